@@ -98,6 +98,7 @@ Json to_json(const PricedStrategy& priced) {
 
 Json to_json(const ComparedStrategy& compared) {
   Json json = to_json(static_cast<const PricedStrategy&>(compared));
+  if (compared.is_configured) json.erase("has_strategy");
   if (compared.run_s) json["run_s"] = *compared.run_s;
   if (compared.trained_s) json["trained_step_s"] = *compared.trained_s;
   return json;

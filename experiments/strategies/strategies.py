@@ -6,7 +6,6 @@ Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the
 """
 
 import itertools
-import json
 import os
 import pathlib
 import random
@@ -16,52 +15,12 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from gpt_strategies import (  # noqa: E402
+    LARGE, SMALL, WIDE, by_hand, config_of, hash_of, placed, slow_device)
 import pictures  # noqa: E402
 import ranks  # noqa: E402
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
-
-NODES = 8
-PIECES = {"attention": 4, "mlp": 4, "vocabulary": 4}
-SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
-         "max_position_embeddings": 16, "vocab_size": 256}
-LARGE = {"num_hidden_layers": 8, "hidden_size": 128, "num_attention_heads": 4,
-         "max_position_embeddings": 64, "vocab_size": 4096}
-WIDE = {"num_hidden_layers": 8, "hidden_size": 256, "num_attention_heads": 4,
-        "max_position_embeddings": 32, "vocab_size": 256}
-
-
-def slow_device(slowdown):
-    """As many operations a byte as a GPU behind a slow network has."""
-    return {"kind": "cpu", "memory": "64MiB", "imitate": {"slowdown": slowdown, "link": "40MiB/s"}}
-
-
-def config_of(model, text, devices, steps, **train):
-    return {"devices": devices, "host_memory": "1GiB",
-            "model": {"family": "gpt", "dropout": 0.1, **model, "pieces": PIECES},
-            "data": {"format": "bytes", "path": text},
-            "train": {"batch_size": NODES, "virtual_nodes": NODES, "learning_rate": 1e-3,
-                      "max_steps": steps, "eval_batches": 1, **train}}
-
-
-def placed(config, strategy, run):
-    """What `run` makes of the configuration with this strategy, or None for none."""
-    if strategy is None:
-        return run(config)
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump({"spillway_strategy": 1, **strategy}, file)
-        file.flush()
-        return run({**config, "train": {**config["train"], "strategy": file.name}})
-
-
-def hashes_of(run):
-    """By trial."""
-    return {event["trial"]: event["weights_xxh3"] for event in run.events
-            if "weights_xxh3" in event}
-
-
-def hash_of(run):
-    return next(iter(hashes_of(run).values()))
 
 
 def layers_of(model):
@@ -115,32 +74,6 @@ def drawn_table(program, text, number):
     tables.print_row([str(number), str(equal), str(tight), str(kept), str(lost),
                       "other bits" if differs else "THE SAME BITS"])
     return equal == number and differs
-
-
-def by_hand(model, devices):
-    """By name: values of `train`, and a strategy or None."""
-    blocks = model["num_hidden_layers"]
-    stages = [{"layers": ["*"], "tracks": [devices - 1]}]
-    stages += [{"layers": [f"h.{b}.*" for b in range(blocks) if b * devices // blocks == d],
-                "tracks": [d]} for d in range(devices)]
-    stages.append({"layers": ["embed"], "tracks": [0]})
-    everywhere = list(range(devices))
-    split = {"tracks": everywhere, "pieces": devices}
-    megatron = [{"layers": ["embed", "*.attn", "*.mlp", "head"], **split}]
-    return {
-        "one device": ({}, None),
-        "data parallel": ({"data_parallel": devices}, None),
-        "pipeline, 1F1B": ({}, {"place": stages, "order": {"window": devices}}),
-        "pipeline, recomputed": ({}, {"place": stages, "order": {"window": devices,
-                                                                 "graphs": "recompute"}}),
-        "pipeline, GPipe": ({}, {"place": stages, "order": {"first": "forward"}}),
-        "pieces (Megatron-LM)": ({}, {"place": megatron}),
-        "pieces, recomputed": ({}, {"place": megatron, "order": {"graphs": "recompute"}}),
-        "pipeline, head by vocabulary": ({}, {"order": {"window": devices}, "place": [
-            *stages, {"layers": ["head", "embed"], **split}]}),
-        "data parallel, head by vocabulary": ({}, {"place": [
-            {"layers": ["*"], "tracks": everywhere}, {"layers": ["head", "embed"], **split}]}),
-    }
 
 
 def time_table(program, text, model, devices, slowdown, rounds, steps, proposals, folder):
@@ -234,65 +167,6 @@ def memory_table(program, configs, shares, proposals, folder):
                           f"{min(lanes_s, pipeline_s) / found_s:.2f}"])
 
 
-def sweep_of(config, number):
-    """With as many trials."""
-    rates = [1e-3 / (1 + i) for i in range(number)]
-    return {**config, "sweep": {"parameters": {"train.learning_rate": {"values": rates}}}}
-
-
-def trials_table(program, rows, proposals, folder):
-    """What a search for all trials brings. `rows`: (model, its configuration, trials)."""
-    tables.print_head(["model", "trials", "as configured, s", "found for one trial, s",
-                       "found for all, s", "which is", "as configured / found for all",
-                       "as configured, trained, s", "found for all, trained, s",
-                       "the same, trained"])
-    right = True
-    for name, config, number in rows:
-        config = sweep_of(config, number)
-        file = folder / f"{name} {number} trials.yaml"
-        search = spillway_run.search(program, config, file, proposals)
-        run_s = {each["name"]: each["run_s"] for each in search["compared"] if "run_s" in each}
-        alone_s = min((each for each in search["compared"] if "step_s" in each),
-                      key=lambda each: each["step_s"])["run_s"]
-        train = {key.removeprefix("train."): value for key, value in (
-            override.split("=", 1) for override in search["overrides"])}
-        found = {**config["train"], **train}
-        if train:
-            found["data_parallel"] = int(train["data_parallel"])
-        trained = [spillway_run.train(program, {**config, "train": values})
-                   for values in (config["train"], found)]
-        right &= hashes_of(trained[0]) == hashes_of(trained[1])
-        best, configured_s = search["best"], run_s["as configured"]
-        real_s = [run.plan["wall_s"]["actual"] for run in trained]
-        tables.print_row([name, str(number), f"{configured_s:.1f}", f"{alone_s:.1f}",
-                          f"{best['run_s']:.1f}", best["name"],
-                          f"{configured_s / best['run_s']:.2f}", f"{real_s[0]:.1f}",
-                          f"{real_s[1]:.1f}", f"{real_s[0] / real_s[1]:.2f}"])
-    return right
-
-
-def bubbles_table(program, text, model, rows, steps):
-    """How busy pipelines keep devices if several trials share them. `rows`: number of trials,
-    memory of a device, policy."""
-    tables.print_head(["trials", "memory of a device", "policy", "busy, planned", "busy, trained",
-                       "steps a second, trained", "to devices, MB a step"])
-    strategy = by_hand(model, 4)["pipeline, 1F1B"][1]
-    for number, memory, policy in rows:
-        device = {"kind": "cpu", "memory": memory,
-                  "imitate": {"slowdown": 16, "link": "400MiB/s"}}
-        config = config_of(model, text, [device] * 4, steps)
-        config["scheduling"] = {"policy": policy}
-        config = sweep_of(config, number)
-        run = placed(config, strategy, lambda c: spillway_run.train(program, c))
-        busy = [statistics.mean(device["busy_share"][kind] for device in run.plan["devices"])
-                for kind in ("planned", "actual")]
-        ends = sorted(event["time_s"] for event in spillway_run.steps_of(run))
-        moved = run.plan["h2d_bytes"]["actual"] / (number * steps)
-        tables.print_row([str(number), memory, policy, f"{busy[0]:.2f}", f"{busy[1]:.2f}",
-                          f"{(len(ends) - number) / (ends[-1] - ends[number - 1]):.2f}",
-                          f"{moved / 1e6:.1f}"])
-
-
 def main():
     parser = spillway_run.parser("few strategies of a small model")
     parser.add_argument("--drawn", type=int, default=300, help="number of drawn strategies")
@@ -310,25 +184,6 @@ def main():
         else:
             right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8,
                                 proposals=4000, folder=folder)
-        print("\n## Several trials\n")
-        if arguments.brief:
-            bubbles_table(program, text, WIDE, [(2, "64MiB", "lrtf")], steps=3)
-            devices = [slow_device(1)] * 2
-            right &= trials_table(program, [("small", config_of(SMALL, text, devices, 3), 2)],
-                                  proposals=20, folder=folder)
-        else:
-            roomy, short = "256MiB", "64MiB"
-            bubbles_table(program, text, WIDE, [
-                *((number, roomy, "round_robin") for number in (1, 2, 3, 4)), (4, roomy, "lrtf"),
-                *((number, short, "round_robin") for number in (2, 4))], steps=12)
-            print()
-            models = [(name, config_of(model, text, [
-                {"kind": "cpu", "memory": "64MiB", "imitate": {"slowdown": 16, "link": link}}] * 4,
-                12)) for name, model, link in (("GPT, many words", LARGE, "40MiB/s"),
-                                               ("GPT, wide", WIDE, "10MiB/s"))]
-            right &= trials_table(
-                program, [(name, config, number) for name, config in models
-                          for number in (2, 3, 4)], proposals=4000, folder=folder)
         print("\n## Searches\n")
         if arguments.brief:
             small = {"small": config_of(SMALL, text, [], 3)}

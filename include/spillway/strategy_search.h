@@ -14,7 +14,7 @@ namespace spillway {
 struct SearchConfig {
   int proposals = 4000;    ///< strategies that are tried, at least 1
   std::uint64_t seed = 1;  ///< of the draws
-  int devices = 0;         ///< for as many tracks, at most one a device; 0: as there are devices
+  int devices = 0;         ///< on this many of the trial's devices; 0: on all
 };
 
 /// The cost of a training step, simulated.

@@ -6,16 +6,16 @@
 namespace spillway {
 namespace {
 
-/// The device that the plan chose for the track; the invalid id: any device may take it.
+/// The device that was chosen for the track; the invalid id: any device may take it.
 DeviceId made_for(const EngineTables& tables, const JobTable& job, int track) {
-  const DeviceId id = job.plan->device_of(track);
+  const DeviceId id = job.places.empty() ? job.plan->device_of(track) : job.places[at(track)];
   return id.valid() && tables.can_run(job, id) ? id : DeviceId();
 }
 
 /// The device that may claim the track's next unit now; an invalid id: any device; nothing: none.
 std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int track,
                                  bool double_buffer) {
-  if (job.phase != JobPhase::running) return std::nullopt;
+  if (job.phase != JobPhase::running || job.waits_for_places) return std::nullopt;
   const auto& units = job.program->track_units[at(track)];
   const TrackState& state = job.tracks[at(track)];
   if (state.cursor == units.size()) return std::nullopt;
@@ -34,52 +34,18 @@ std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job
   return runs_on;
 }
 
-/// True if the track has begun on the device and keeps blocks there until it ends.
-bool keeps_blocks(const JobTable& job, std::size_t track, DeviceId id) {
-  const TrackState& state = job.tracks[track];
-  return state.device == id && state.cursor > 0 && job.program->track_needs[track].stays &&
-         !job.is_done(job.program->track_units[track].back());
-}
-
-/// False if the track would displace blocks that other jobs keep on the device: jobs of which a
-/// unit was claimed earlier in their open programs. Otherwise tracks with short units would
-/// displace each other's blocks at every unit. The job that was served first never waits.
-bool leaves_blocks(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
-                   JobId job_id, int track) {
-  const JobTable& job = tables.of(job_id);
-  TrackNeed all = job.program->track_needs[at(track)];
-  bool any = false;
-  for (const auto& [other, bytes] : memory.on(id).jobs()) {
-    if (other == kAllJobs || other == job_id) continue;
-    const JobTable& holder = tables.of(other);
-    const bool came_first = job.first_served == 0 || holder.first_served < job.first_served;
-    if (holder.phase != JobPhase::running || !came_first) continue;
-    for (std::size_t t = 0; t < holder.tracks.size(); ++t) {
-      if (!keeps_blocks(holder, t, id)) continue;
-      const TrackNeed& need = holder.program->track_needs[t];
-      any = true;
-      all.blocks += need.blocks;
-      all.shared = std::max(all.shared, need.shared);
-      all.room = std::max(all.room, need.room);
-    }
-  }
-  return !any || all.blocks + all.shared + all.room <= memory.on(id).budget();
-}
-
-/// True if the device may take a ready track. Each track of a job gets its own device if there are
-/// enough.
-bool may_take(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
-              const ReadyTrack& track) {
+/// True if the device may take a track that is open to all. Each track of a job gets its own device
+/// if there are enough.
+bool may_take(const EngineTables& tables, DeviceId id, const ReadyTrack& track) {
   const JobTable& job = tables.of(track.job);
-  const DeviceId only = job.tracks[at(track.track)].only;
-  if (only.valid()) {
-    if (only != id) return false;
-  } else if (!tables.can_run(job, id) ||
-             (!job.plan->roams() &&
-              std::ranges::count(job.tracks, id, &TrackState::device) >= job.tracks_a_device)) {
-    return false;
-  }
-  return leaves_blocks(tables, memory, id, track.job, track.track);
+  if (!tables.can_run(job, id)) return false;
+  return job.plan->roams() ||
+         std::ranges::count(job.tracks, id, &TrackState::device) < job.tracks_a_device;
+}
+
+/// True if the device may take a ready track, open to all or not.
+bool may_take(const EngineTables& tables, DeviceId id, const TrackState& track) {
+  return track.only.valid() ? track.only == id : may_take(tables, id, *track.ready);
 }
 
 int next_unit(const EngineTables& tables, const ReadyTrack& ready) {
@@ -136,7 +102,7 @@ void for_each_sharing(const EngineTables& tables, const ResidencyManager& memory
     if (block < 0) continue;
     for (BufferRef user : memory.users(block)) {
       for (const TrackState& track : tables.of(user.job).tracks) {
-        if (!track.grouped || !may_take(tables, memory, id, *track.ready)) continue;
+        if (!track.grouped || !may_take(tables, id, track)) continue;
         visit(*track.ready, next_unit(tables, *track.ready));
       }
     }
@@ -186,6 +152,16 @@ void Dispatcher::note_state(const EngineTables& tables, const ResidencyManager& 
   stealable_.set(id, may_be_stolen(tables, memory, id));
 }
 
+double Dispatcher::priority(const EngineTables& tables, JobId id, int track, int unit) const {
+  const JobTable& job = tables.of(id);
+  return policy_->priority({.job = id,
+                            .track = track,
+                            .unit = unit,
+                            .remaining_s = job.remaining_s(),
+                            .step = job.step,
+                            .last_served = job.last_served});
+}
+
 void Dispatcher::rank(EngineTables& tables, JobId id, int track) {
   JobTable& job = tables.of(id);
   TrackState& state = job.tracks[at(track)];
@@ -195,16 +171,11 @@ void Dispatcher::rank(EngineTables& tables, JobId id, int track) {
   state.grouped.reset();
   const auto only = claimant(tables, job, track, double_buffer_);
   if (!only) return;
-  const Candidate candidate{.job = id,
-                            .track = track,
-                            .unit = job.program->track_units[at(track)][state.cursor],
-                            .remaining_s = job.remaining_s(),
-                            .step = job.step,
-                            .last_served = job.last_served};
-  state.ready = ReadyTrack{policy_->priority(candidate), id, track};
+  const int unit = job.program->track_units[at(track)][state.cursor];
+  state.ready = ReadyTrack{priority(tables, id, track, unit), id, track};
   state.only = *only;
   ready_.add(*state.ready, state.only);
-  state.group = job.units[at(candidate.unit)].group;
+  state.group = job.units[at(unit)].group;
   if (state.group >= 0) {
     state.grouped = GroupedTrack{job.last_served, id, track};
     ready_.add(state.group, *state.grouped);
@@ -226,7 +197,7 @@ ReadyTrack Dispatcher::prefer_resident(const EngineTables& tables, const Residen
     if (job == kAllJobs || bytes_of_job < most) continue;
     for (const TrackState& track : tables.of(job).tracks) {
       if (!track.ready || track.ready->priority != first.priority) continue;
-      if (!may_take(tables, memory, id, *track.ready)) continue;
+      if (!may_take(tables, id, track)) continue;
       const Bytes bytes = resident_bytes(tables, memory, id, *track.ready);
       if (bytes < most || (bytes == most && !(*track.ready < best))) continue;
       best = *track.ready;
@@ -236,17 +207,14 @@ ReadyTrack Dispatcher::prefer_resident(const EngineTables& tables, const Residen
   return best;
 }
 
-std::optional<ReadyTrack> Dispatcher::of_same_group(const EngineTables& tables,
-                                                    const ResidencyManager& memory,
-                                                    DeviceId id) const {
+std::optional<ReadyTrack> Dispatcher::of_same_group(const EngineTables& tables, DeviceId id) const {
   const DeviceTable& device = tables.of(id);
   const auto track_of = [&](const GroupedTrack& grouped) -> const TrackState& {
     return tables.of(grouped.job).tracks[at(grouped.track)];
   };
-  const auto found =
-      ready_.first(device.group, device.group_begin, [&](const GroupedTrack& grouped) {
-        return may_take(tables, memory, id, *track_of(grouped).ready);
-      });
+  const auto found = ready_.first(
+      device.group, device.group_begin,
+      [&](const GroupedTrack& grouped) { return may_take(tables, id, track_of(grouped)); });
   if (!found) return std::nullopt;
   return track_of(*found).ready;
 }
@@ -283,12 +251,9 @@ std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyMa
                                          DeviceId id) {
   DeviceTable& device = tables.of(id);
   if (device.tried == readiness_) return std::nullopt;
-  std::optional<ReadyTrack> best = of_same_group(tables, memory, id);
+  std::optional<ReadyTrack> best = of_same_group(tables, id);
   const bool begins_group = !best;
-  if (!best) {
-    best = ready_.first(
-        id, [&](const ReadyTrack& track) { return may_take(tables, memory, id, track); });
-  }
+  if (!best) best = ready_.first(id, [&](const ReadyTrack& l) { return may_take(tables, id, l); });
   if (!best) {
     device.tried = readiness_;
     return std::nullopt;
@@ -317,7 +282,6 @@ void Dispatcher::claim(EngineTables& tables, DeviceId id, UnitRef unit) {
   track.device = id;
   job.unclaimed_s -= spec.cost_s;
   job.last_served = ++claims_;
-  if (job.first_served == 0) job.first_served = claims_;
   ++readiness_;  // its successor may be chosen now, for this device
   rank(tables, unit.job);
 }
@@ -330,7 +294,6 @@ std::optional<UnitRef> Dispatcher::steal(EngineTables& tables, const ResidencyMa
     from = id.index() + 1;
     const UnitRef unit = *tables.of(id).next;
     if (!tables.can_run(tables.of(unit.job), thief)) continue;
-    if (!leaves_blocks(tables, memory, thief, unit.job, tables.spec(unit).track)) continue;
     tables.of(id).next.reset();
     note_state(tables, memory, id);
     touch(id);

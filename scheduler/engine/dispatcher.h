@@ -26,6 +26,8 @@ class Dispatcher {
   void note_state(const EngineTables& tables, const ResidencyManager& memory, DeviceId id);
   /// A unit may have become ready.
   void note_ready() { ++readiness_; }
+  /// The policy's priority of a unit.
+  double priority(const EngineTables& tables, JobId id, int track, int unit) const;
   /// Ranks a track's next unit again. Called whenever its possible devices or the policy's input
   /// may have changed.
   void rank(EngineTables& tables, JobId id, int track);
@@ -59,8 +61,7 @@ class Dispatcher {
                              DeviceId id, const ReadyTrack& first) const;
   ReadyTrack furthest_behind(const EngineTables& tables, const ResidencyManager& memory,
                              DeviceId id, const ReadyTrack& first) const;
-  std::optional<ReadyTrack> of_same_group(const EngineTables& tables,
-                                          const ResidencyManager& memory, DeviceId id) const;
+  std::optional<ReadyTrack> of_same_group(const EngineTables& tables, DeviceId id) const;
   void claim(EngineTables& tables, DeviceId id, UnitRef unit);
 
   std::shared_ptr<const Policy> policy_;

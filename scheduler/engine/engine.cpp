@@ -20,6 +20,7 @@ Engine::Engine(EngineConfig config)
     : config_(std::move(config)),
       tables_(config_.device_budgets),
       memory_(planned_parts(config_)),
+      placer_(config_.device_budgets.size()),
       dispatcher_(tables_, memory_, config_.policy, config_.double_buffer) {}
 
 ActionId Engine::start(InFlight action) {
@@ -125,7 +126,25 @@ void Engine::schedule() {
     drive(id);
     leave_if_empty(id);
   };
-  dispatcher_.visit(tables_, memory_, drive_and_leave, [&](DeviceId id) { prefetch(id); });
+  do {
+    place_programs();
+    dispatcher_.visit(tables_, memory_, drive_and_leave, [&](DeviceId id) { prefetch(id); });
+  } while (placer_.has_work());
+}
+
+/// The job's program has ended, or will not.
+void Engine::leave_places(JobId id) {
+  JobTable& job = table(id);
+  if (!job.waits_for_places && job.places.empty()) return;
+  placer_.remove(id);
+  job.places.clear();
+  job.waits_for_places = false;
+}
+
+void Engine::place_programs() {
+  if (!placer_.has_work()) return;
+  for (JobId id : placer_.place(tables_, memory_)) dispatcher_.rank(tables_, id);
+  dispatcher_.note_ready();
 }
 
 void Engine::admit_waiting() {
@@ -170,11 +189,14 @@ void Engine::begin_program(JobId id, StepKind kind) {
   job.program = job.plan->programs[kind.index()].get();
   job.left = job.program->units.size() + job.program->host_ops.size();
   job.unclaimed_s = job.program->compute_s;
-  job.first_served = 0;
   job.work.clear();
   begin_buffers(id);
   begin_units(id);
   begin_host_ops(id);
+  job.waits_for_places = Placer::is_needed(job);
+  if (job.waits_for_places) {
+    return placer_.add(id, dispatcher_.priority(tables_, id, /*track=*/0, /*unit=*/0));
+  }
   dispatcher_.note_ready();
   dispatcher_.rank(tables_, id);
 }
@@ -280,6 +302,7 @@ void Engine::unit_drained(JobId id, int unit) {
 void Engine::count_finished(JobId id) {
   JobTable& job = table(id);
   if (--job.left > 0) return;
+  leave_places(id);
   if (job.program->finishes) return end_job(id, JobEnd::done, "");
   job.phase = JobPhase::settling;
   job.kept.updates = true;

@@ -9,6 +9,7 @@
 #include "scheduler/engine/action.h"
 #include "scheduler/engine/dispatcher.h"
 #include "scheduler/engine/engine_state.h"
+#include "scheduler/engine/placer.h"
 
 namespace spillway {
 
@@ -101,6 +102,8 @@ class Engine : private ResidencyOwner {
   // engine.cpp: jobs and programs
   void schedule();
   void admit_waiting();
+  void place_programs();
+  void leave_places(JobId id);
   std::optional<StepKind> next_program(const JobTable& job) const;
   void begin_program(JobId id, StepKind kind);
   void begin_buffers(JobId id);
@@ -135,6 +138,7 @@ class Engine : private ResidencyOwner {
   // engine_devices.cpp: work of devices
   void drive(DeviceId id);
   void take_back(DeviceId id);
+  std::optional<UnitRef> claim(DeviceId id);
   bool reserve_unit(DeviceId id);
   bool sums_can_come(DeviceId id, UnitRef unit);
   bool is_leaving(DeviceId id, BufferRef ref) const;
@@ -187,6 +191,7 @@ class Engine : private ResidencyOwner {
   EngineConfig config_;
   EngineTables tables_;
   ResidencyManager memory_;
+  Placer placer_;
   Dispatcher dispatcher_;
   std::deque<JobId> waiting_;
   boost::unordered_flat_map<ActionId, InFlight> in_flight_;

@@ -32,7 +32,7 @@ void Engine::drive(DeviceId id) {
     if (dispatcher_.is_overtaken(tables_, memory_, id)) take_back(id);
     if (!device.current) {
       if (!config_.double_buffer && !device.running.empty()) return;
-      device.current = dispatcher_.claim(tables_, memory_, id);
+      device.current = claim(id);
       if (!device.current && device.running.empty()) {
         device.current = dispatcher_.steal(tables_, memory_, id);
       }
@@ -46,6 +46,16 @@ void Engine::drive(DeviceId id) {
     }
     if (device.current) return;
   }
+}
+
+std::optional<UnitRef> Engine::claim(DeviceId id) {
+  const auto unit = dispatcher_.claim(tables_, memory_, id);
+  if (!unit) return unit;
+  const JobTable& job = table(unit->job);
+  const int track = spec(*unit).track;
+  const bool is_last = job.program->track_units[at(track)].back() == unit->unit;
+  if (is_last && !job.places.empty()) placer_.end_track(unit->job, track, job.places[at(track)]);
+  return unit;
 }
 
 /// Undoes the claim of the unit that the device would run.
@@ -274,7 +284,7 @@ void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
   if (!device.current || !state(*device.current).reserved) return;
   load_inputs_ahead(id);
-  if (!device.next) device.next = dispatcher_.claim(tables_, memory_, id);
+  if (!device.next) device.next = claim(id);
   if (!device.next) return;
   const UnitSpec& running = spec(*device.current);
   const UnitSpec& next = spec(*device.next);

@@ -57,6 +57,7 @@ DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   const DeviceId id(tables_.devices.size());
   tables_.devices.emplace_back().budget = budget;
   memory_.add_device(config_.split.planned(budget));
+  placer_.add_device();
   dispatcher_.add_device();
   reconsider();
   schedule();
@@ -116,6 +117,7 @@ void Engine::begin_attempt(JobId id) {
 /// Takes the job's units off the devices. Its actions in flight run to their end.
 void Engine::withdraw(JobId id) {
   end_shared_leases(id);
+  leave_places(id);
   dispatcher_.rank(tables_, id);
   for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
     DeviceTable& device = tables_.devices[d];
@@ -173,6 +175,7 @@ void Engine::share_tracks(JobTable& job) const {
 
 /// Ranks all jobs again after the devices have changed.
 void Engine::reconsider() {
+  placer_.note_change();
   dispatcher_.note_ready();
   for (std::size_t j = 0; j < tables_.jobs.size(); ++j) {
     if (tables_.jobs[j].phase != JobPhase::running) continue;

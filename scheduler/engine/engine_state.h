@@ -105,6 +105,8 @@ struct JobTable {
   std::vector<UnitState> units;
   std::vector<int> host_waits;  ///< by host op: dependencies not done
   std::vector<TrackState> tracks;
+  bool waits_for_places = false;   ///< the program begins once its tracks have devices, see Placer
+  std::vector<DeviceId> places;    ///< by track: its device; empty: any, or as the plan says
   int tracks_a_device = 0;         ///< limit of tracks per device: 1 if there are enough devices
   std::vector<int> last_units;     ///< by buffer: the last unit that started an op on it; -1: none
   std::vector<int> reads_left;     ///< by buffer: ops that still have to read it
@@ -112,7 +114,6 @@ struct JobTable {
   std::vector<DeviceId> watchers;  ///< devices that are blocked until an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished
   double unclaimed_s = 0;          ///< compute of the program's unclaimed units
-  std::uint64_t first_served = 0;  ///< number of the first claim of the program; 0: none yet
   std::uint64_t last_served = 0;   ///< number of its latest claim, over all jobs; 0: none yet
   int in_flight = 0;               ///< actions
   JobEnd end = JobEnd::done;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -52,13 +51,12 @@ class ReadyTracks {
   bool any_for_all() const { return !open_.empty(); }
   bool any_only_for(DeviceId device) const { return !own_[device.index()].empty(); }
 
-  /// The first track for the device that it `may_take(track)`.
+  /// The first track for the device; `may_take(track)` filters those open to all.
   template <typename MayTake>
   std::optional<ReadyTrack> first(DeviceId device, const MayTake& may_take) const {
     std::optional<ReadyTrack> best;
     const auto& own = own_[device.index()];
-    const auto found = std::ranges::find_if(own, may_take);
-    if (found != own.end()) best = *found;
+    if (!own.empty()) best = *own.begin();
     for (const ReadyTrack& track : open_) {
       if (best && *best < track) break;
       if (may_take(track)) return track;

@@ -128,12 +128,12 @@ struct HostOpSpec {
 Bytes sent_bytes(const HostOpSpec& op);
 Bytes taken_bytes(const HostOpSpec& op);
 
-/// Memory that a track needs on its device.
+/// What a track needs of its device.
 struct TrackNeed {
-  Bytes blocks = 0;    ///< most bytes of weights and sums at once, without those that jobs share
-  Bytes shared = 0;    ///< most bytes of these at once
-  Bytes room = 0;      ///< most bytes that one op needs beside all of them
-  bool stays = false;  ///< some of the blocks stay between its units
+  Bytes blocks = 0;   ///< most bytes of weights and sums at once, without those that jobs share
+  Bytes shared = 0;   ///< most bytes of these at once
+  Bytes room = 0;     ///< most bytes that one op needs beside all of them
+  double cost_s = 0;  ///< compute
 };
 
 /// One step. The lists are in an order that satisfies every dependency; the units of a track run
@@ -275,10 +275,11 @@ struct JobPlan {
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
   double step_s = 0;        ///< compute of one training step
 
-  /// shard_major, vn_major, or "strategy" if it has units of parts of a cell or other tracks than
-  /// lanes.
+  /// Whether each track has every stage, in units of whole cells.
+  bool has_lanes() const { return strategy.chunk == 0 && strategy.is_data_parallel(); }
+  /// shard_major, vn_major, or "strategy" without lanes.
   const char* order() const {
-    if (strategy.chunk > 0 || !strategy.is_data_parallel()) return "strategy";
+    if (!has_lanes()) return "strategy";
     return to_string(vn_major ? OrderChoice::vn_major : OrderChoice::shard_major);
   }
   /// The device of a track; the invalid id: any.

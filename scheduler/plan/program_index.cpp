@@ -57,9 +57,9 @@ TrackNeed need_of(const Program& program, const std::vector<int>& units,
     need.shared = std::max(need.shared, shared);
     const Bytes area = std::accumulate(unit.op_area.begin(), unit.op_area.end(), Bytes{0});
     need.room = std::max(need.room, unit.workspace + area);
+    need.cost_s += unit.cost_s;
     set(unit.leaves, false);
     if (!unit.drains.empty()) set(unit.sums, false);
-    need.stays = need.stays || (used > 0 && u != units.back());
   }
   return need;
 }

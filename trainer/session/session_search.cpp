@@ -83,21 +83,21 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   const std::vector<Bytes> budgets = impl.devices.budgets();
   const int most_devices = static_cast<int>(budgets.size());
   if (config.devices < 0 || config.devices > most_devices) {
-    throw ConfigError("devices", 0,
-                      fmt::format("is {}, must be at most {}, the number of devices; 0 for all",
-                                  config.devices, most_devices));
+    throw ConfigError(
+        "devices", 0,
+        fmt::format("is {}, must be from 0, which is all, to {}, the number of devices",
+                    config.devices, most_devices));
   }
   const int devices = config.devices == 0 ? most_devices : config.devices;
   const VirtualCosts costs = impl.measure_costs();
-  const EngineConfig engine = impl.engine_config();
-  EngineConfig present = engine;
+  EngineConfig present = impl.engine_config();
   for (std::size_t d = 0; d < present.device_budgets.size(); ++d) {
     if (impl.devices[d].state != DeviceList::State::present) present.device_budgets[d] = 0;
   }
   const TrialConfig priced = priced_trial(trial.config);
   const auto price = [&](TrialConfig&& variant) SPILLWAY_REQUIRES(impl.mutex) {
     const auto plan = impl.planner.plan_of(trial, variant);
-    return plan ? step_cost(plan, engine, costs) : std::nullopt;
+    return plan ? step_cost(plan, present, costs) : std::nullopt;
   };
 
   const SearchSpace space = space_of(trial, budgets, devices);

@@ -100,7 +100,8 @@ class StrategyTest(unittest.TestCase):
         run_s = {each["name"]: each["run_s"] for each in found["compared"] if "run_s" in each}
         self.assertIn("as configured", run_s)
         self.assertTrue(any(name.endswith("on 2 devices") for name in run_s), run_s)
-        self.assertEqual(found["best"]["run_s"], min(run_s.values()))
+        # What is configured wins unless something is faster by more than noise.
+        self.assertLessEqual(found["best"]["run_s"], 1.02 * min(run_s.values()))
         text = finish(self.search(self.folder / "other.yaml", four, two_trials))
         self.assertRegex(text, r"strategy +step +speed .* all trials")
 

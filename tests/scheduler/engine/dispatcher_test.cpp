@@ -24,7 +24,6 @@ class Dispatching {
   JobId add_job(int num_tracks, JobPlan plan = {}) {
     auto program = std::make_shared<Program>();
     program->track_units.resize(at(num_tracks));
-    program->track_needs.resize(at(num_tracks));
     plan.strategy.tracks = num_tracks;
     for (int unit = 0; unit < 2 * num_tracks; ++unit) {
       program->ops.emplace_back();

@@ -155,34 +155,83 @@ TEST(Tracks, JobsFillEachOthersBubbles) {
   EXPECT_GT(busy[3], 0.8);
 }
 
-/// A device without room for the blocks of all jobs keeps those of the jobs that the policy prefers
-/// until their step ends. So jobs load their weights once a step, however many there are.
-TEST(Tracks, JobsDoNotDisplaceEachOthersBlocks) {
-  constexpr int kStages = 2, kNodes = 8;
-  const ModelSpec model = chain(2 * kStages);
-  StrategyConfig config = pipeline(kStages, 2 * kStages);
+/// A pipeline whose stages keep their blocks between virtual nodes.
+std::shared_ptr<JobPlan> keeping_plan(int stages, int nodes, std::int64_t elements = 4096) {
+  const ModelSpec model = chain(2 * stages, elements);
+  StrategyConfig config = pipeline(stages, 2 * stages);
   config.chunk = 1;
   config.graphs = GraphChoice::recompute;
-  const auto plan = plan_of(model, shape_of(kNodes), placed(config, model, kNodes));
-  const TrackNeed& need = plan->programs[kStepAfterStep.index()]->track_needs[0];
-  ASSERT_TRUE(need.stays);
-  const auto weights = static_cast<int>(plan->layout.weights.size());
-  for (const char* policy : {"lrtf", "srtf", "fifo", "round_robin", "random"}) {
-    for (const Bytes tracks : {Bytes{1}, Bytes{2}}) {
-      EngineConfig engine = devices(kStages, tracks * need.blocks + 3 * need.room);
-      engine.policy = make_policy(policy);
-      WatchedRun run(std::move(engine), {.copy_bytes_per_s = 1e8, .copy_latency_s = 1e-7});
-      constexpr int kJobs = 4;
-      for (int j = 0; j < kJobs; ++j) run.submit(plan);
-      run.run();
-      expect_done(run);
-      const auto is_load = [](const StartCopy& copy) {
-        return copy.direction == CopyDirection::to_device;
-      };
-      EXPECT_EQ(copies(run, *plan, BufferKind::weights, is_load), kJobs * kSteps * weights)
-          << policy << " with room for " << tracks;
+  return plan_of(model, shape_of(nodes), placed(config, model, nodes));
+}
+
+const TrackNeed& first_need(const JobPlan& plan) {
+  return plan.programs[kStepAfterStep.index()]->track_needs[0];
+}
+
+/// Where there is no room for the blocks of all jobs, some wait until others have ended a step. So
+/// jobs load their weights once a step, however many there are, and wherever their tracks may go.
+TEST(Tracks, JobsDoNotDisplaceEachOthersBlocks) {
+  constexpr int kStages = 2, kNodes = 8, kJobs = 4;
+  const auto bound = keeping_plan(kStages, kNodes);
+  const auto free = std::make_shared<JobPlan>(*bound);
+  free->track_devices.clear();
+  const TrackNeed& need = first_need(*bound);
+  const auto weights = static_cast<int>(bound->layout.weights.size());
+  const auto is_load = [](const StartCopy& copy) {
+    return copy.direction == CopyDirection::to_device;
+  };
+  for (const auto& plan : {bound, free}) {
+    for (const char* policy : {"lrtf", "srtf", "fifo", "round_robin", "random"}) {
+      for (const Bytes tracks : {Bytes{1}, Bytes{2}}) {
+        EngineConfig engine = devices(kStages, tracks * need.blocks + 3 * need.room);
+        engine.policy = make_policy(policy);
+        WatchedRun run(std::move(engine), {.copy_bytes_per_s = 1e8, .copy_latency_s = 1e-7});
+        for (int j = 0; j < kJobs; ++j) run.submit(plan);
+        run.run();
+        expect_done(run);
+        EXPECT_EQ(copies(run, *plan, BufferKind::weights, is_load), kJobs * kSteps * weights)
+            << policy << " with room for " << tracks;
+      }
     }
   }
+}
+
+/// A job that needs more room than one of the others leaves is not passed by them for ever.
+TEST(Tracks, LargeJobsAreNotPassedForEver) {
+  constexpr int kStages = 2, kNodes = 4;
+  const auto small = keeping_plan(kStages, kNodes), large = keeping_plan(kStages, kNodes, 5600);
+  const TrackNeed& need = first_need(*small);
+  ASSERT_GT(need.blocks + first_need(*large).blocks, 2 * need.blocks + 3 * need.room);
+  EngineConfig engine = devices(kStages, 2 * need.blocks + 3 * need.room);
+  engine.policy = make_policy("round_robin");
+  WatchedRun run(std::move(engine));
+  for (int j = 0; j < 4; ++j) run.submit(small);
+  const JobId last = run.submit(large);
+  run.run_into_step(last, 1);  // it has committed one
+  for (int j = 0; j < 4; ++j) EXPECT_LT(run.job(JobId(j)).step, kSteps);
+  run.run();
+  expect_done(run);
+}
+
+/// Jobs with as many tracks as half of the devices that are alike train beside each other, and the
+/// heavy stages of two pipelines are on different ones.
+TEST(Tracks, AreSpreadOverDevicesThatAreAlike) {
+  constexpr int kNodes = 4;
+  const auto used_by = [&](const std::shared_ptr<JobPlan>& plan, int num_devices) {
+    WatchedRun run(devices(num_devices));
+    for (int j = 0; j < 2; ++j) run.submit(plan);
+    run.run_until([&] { return !run.job(JobId(1)).places.empty(); });
+    return std::pair(run.job(JobId(0)).places, run.job(JobId(1)).places);
+  };
+  const auto even = keeping_plan(2, kNodes);
+  even->track_devices.clear();
+  const std::vector<DeviceId> front{DeviceId(0), DeviceId(1)}, back{DeviceId(2), DeviceId(3)};
+  EXPECT_EQ(used_by(even, 4), std::pair(front, back));
+  const ModelSpec model = chain(4);
+  const StrategyConfig uneven{{{{"*"}, {0}}, {{"layer.3"}, {1}}}};
+  const auto heavy = plan_of(model, shape_of(kNodes), placed(uneven, model, kNodes));
+  heavy->track_devices.clear();
+  EXPECT_EQ(used_by(heavy, 2), std::pair(front, std::vector(front.rbegin(), front.rend())));
 }
 
 /// What several devices read goes to each of them and stays where it was made. Nothing of it passes
