@@ -63,8 +63,11 @@ std::optional<double> run_s(const PlannedRun& run, const PricedStrategy& priced)
       session.submit(std::move(trial));
     }
     return session.simulate(kMostOps).wall_s;
-  } catch (const ConfigError& error) {  // it may name a layer that a trial does not have
-    if (!error.field.starts_with("train.strategy.place")) throw;
+  } catch (const ConfigError& error) {
+    // A trial may lack a layer of the strategy, or have fewer groups than lanes.
+    const bool is_of_one_trial = error.field.starts_with("train.strategy.place") ||
+                                 error.field == "train.data_parallel";
+    if (!is_of_one_trial) throw;
     return std::nullopt;
   } catch (const DoesNotFit&) {
     return std::nullopt;

@@ -11,8 +11,8 @@ namespace spillway {
 /// Chooses the devices of a program's tracks, all at once, when the program begins. A track of a
 /// strategy keeps weights and sums on its device between its units, so a program waits until every
 /// track has room beside what others keep there. Otherwise jobs would displace each other's blocks
-/// at every unit. Programs are placed in the policy's order, and none passes one that waits, so
-/// each is placed in the end. Copyable.
+/// at every unit. Programs are placed in the policy's order; none passes one that the policy
+/// prefers. Copyable.
 class Placer {
  public:
   explicit Placer(std::size_t num_devices) : placed_(num_devices) {}
