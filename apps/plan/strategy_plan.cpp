@@ -65,8 +65,8 @@ std::optional<double> run_s(const PlannedRun& run, const PricedStrategy& priced)
     return session.simulate(kMostOps).wall_s;
   } catch (const ConfigError& error) {
     // A trial may lack a layer of the strategy, or have fewer groups than lanes.
-    const bool is_of_one_trial = error.field.starts_with("train.strategy.place") ||
-                                 error.field == "train.data_parallel";
+    const bool is_of_one_trial =
+        error.field.starts_with("train.strategy.place") || error.field == "train.data_parallel";
     if (!is_of_one_trial) throw;
     return std::nullopt;
   } catch (const DoesNotFit&) {
