@@ -297,14 +297,12 @@ Exit codes: as for resume; also 2 if there is no such trial.)");
 
 /// Returns the option that trains.
 CLI::Option* add_search(CLI::App& command, SearchOptions& options, CLI::Option* largest) {
-  CLI::Option* const search =
-      command
-          .add_option(
-              "--search", options.file,
-              "Search for the strategy with which the run is fastest, write it to FILE, and plan "
-              "with it")
-          ->type_name("FILE")
-          ->excludes(largest);
+  CLI::Option* const search = command
+                                  .add_option("--search", options.file,
+                                              "Search for the strategy that makes the run fastest, "
+                                              "write it to FILE, and plan with it")
+                                  ->type_name("FILE")
+                                  ->excludes(largest);
   command
       .add_option("--proposals", options.proposals,
                   "With --search: strategies to simulate, 4000 by default")

@@ -81,7 +81,6 @@ class ModelSearch {
 
   bool fits(int scale, bool estimate) {
     ++plans_;
-    constexpr double kMostOps = 1e5;
     PlanInput input = input_;
     input.estimate = estimate;
     for (const std::string& each : model_of(config_, scale)) input.overrides.push_back(each);
@@ -89,7 +88,7 @@ class ModelSearch {
       PlannedRun run = plan_run(input);
       if (!run.fits()) return false;
       if (most_step_s_ >= kAnySpeed) return true;
-      const RunResult result = run.simulate(kMostOps);
+      const RunResult result = run.simulate(kQuickOps);
       return times_of(run, result).step_s <= most_step_s_;
     } catch (const DoesNotFit&) {  // early stopping needs all homes at once
       return false;

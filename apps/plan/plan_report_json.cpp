@@ -97,8 +97,8 @@ Json to_json(const PricedStrategy& priced) {
 }
 
 Json to_json(const ComparedStrategy& compared) {
-  Json json = to_json(static_cast<const PricedStrategy&>(compared));
-  if (compared.is_configured) json.erase("has_strategy");
+  const PricedStrategy& priced = compared;
+  Json json = compared.is_configured ? Json{{"name", compared.name}} : to_json(priced);
   if (compared.run_s) json["run_s"] = *compared.run_s;
   if (compared.trained_s) json["trained_step_s"] = *compared.trained_s;
   return json;

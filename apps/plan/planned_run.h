@@ -15,6 +15,9 @@
 
 namespace spillway {
 
+/// Ops of a run that Session::simulate() simulates in about a second.
+inline constexpr double kQuickOps = 1e5;
+
 /// What a plan is made from.
 struct PlanInput {
   std::string config_file;

@@ -256,9 +256,8 @@ class RemedySearch {
   }
 
   Outcome outcome_of(PlannedRun run, const Overrides& overrides) const {
-    constexpr double kMostOps = 1e5;
     if (!run.fits()) return {.lack = lack_of(run)};
-    const RunResult result = run.simulate(kMostOps);
+    const RunResult result = run.simulate(kQuickOps);
     return {.remedy = Remedy{.overrides = overrides,
                              .changes_bits = changes_bits(overrides),
                              .needs = tiers_of(run.rows.at(worst_), run.config()),

@@ -16,8 +16,6 @@
 namespace spillway {
 namespace {
 
-constexpr double kMostOps = 1e5;  // of a simulated run: about a second
-
 /// Seconds of a step without a strategy where it is fastest, else with the fastest strategy.
 double reference_s(const FoundStrategy& found) {
   const auto rank = [](const PricedStrategy& each) {
@@ -26,18 +24,24 @@ double reference_s(const FoundStrategy& found) {
   return std::ranges::min_element(found.compared, {}, rank)->cost->step_s;
 }
 
-/// Seconds of a step when the trial trains some alone.
-double trained_step_s(TrialConfig trial, const SessionConfig& config,
-                      const PricedStrategy& priced) {
-  constexpr std::int64_t kSteps = 4;
+/// The trial with the strategy. It saves nothing.
+TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced) {
   trial.train.strategy = priced.strategy;
   trial.train.data_parallel = priced.data_parallel;
+  trial.checkpoint = {};
+  trial.weights_file.clear();
+  return trial;
+}
+
+/// Seconds of a step when the trial trains some alone.
+double trained_step_s(const TrialConfig& any, const SessionConfig& config,
+                      const PricedStrategy& priced) {
+  constexpr std::int64_t kSteps = 4;
+  TrialConfig trial = with_strategy(any, priced);
   trial.train.max_steps = kSteps;
   trial.train.eval_steps = 0;
   trial.data = std::make_shared<DataSplit>(
       DataSplit{.train = trial.data->train, .eval = nullptr, .augment = trial.data->augment});
-  trial.checkpoint = {};
-  trial.weights_file.clear();
   Session session(config);
   session.submit(std::move(trial));
   session.run();
@@ -54,15 +58,9 @@ std::optional<double> run_s(const PlannedRun& run, const PricedStrategy& priced)
   Session session(run.session_config);
   try {
     for (std::size_t t = 0; t < run.rows.size(); ++t) {
-      if (run.rows[t].misfit) continue;
-      TrialConfig trial = run.configs[t];
-      trial.train.strategy = priced.strategy;
-      trial.train.data_parallel = priced.data_parallel;
-      trial.checkpoint = {};
-      trial.weights_file.clear();
-      session.submit(std::move(trial));
+      if (!run.rows[t].misfit) session.submit(with_strategy(run.configs[t], priced));
     }
-    return session.simulate(kMostOps).wall_s;
+    return session.simulate(kQuickOps).wall_s;
   } catch (const ConfigError& error) {
     // A trial may lack a layer of the strategy, or have fewer groups than lanes.
     const bool is_of_one_trial =
@@ -174,19 +172,13 @@ void search(const Session& session, int devices, const SearchConfig& config, Fou
   }
 }
 
-/// Simulates the run of several trials with each strategy, and, if it fits so, as it is configured.
-void compare_runs(PlannedRun& run, bool fits_as_configured,
-                  std::vector<ComparedStrategy>& compared) {
-  if (fits_as_configured) {
-    ComparedStrategy& configured = compared.emplace_back();
-    configured.name = "as configured";
-    configured.is_configured = true;
-    configured.run_s = run.session->simulate(kMostOps).wall_s;
-  }
-  run.session.reset();  // its devices
-  for (ComparedStrategy& each : compared) {
-    if (each.cost) each.run_s = run_s(run, each);
-  }
+/// The run as it is configured.
+ComparedStrategy as_configured(PlannedRun& run) {
+  ComparedStrategy configured;
+  configured.name = "as configured";
+  configured.is_configured = true;
+  configured.run_s = run.simulate(kQuickOps).wall_s;
+  return configured;
 }
 
 /// What has the shortest run, or for one trial the shortest step.
@@ -230,8 +222,11 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
   FoundStrategy found{.trial = fits->name, .file = options.file};
   found.has_several_trials = std::ranges::count(run.rows, false, &PlannedRow::is_misfit) > 1;
   search(*run.session, static_cast<int>(run.session_config.devices.size()), options, found);
-  if (found.has_several_trials) compare_runs(run, !has_more_lanes, found.compared);
+  if (found.has_several_trials && !has_more_lanes) found.compared.push_back(as_configured(run));
   run.session.reset();  // its devices
+  for (ComparedStrategy& each : found.compared) {
+    if (found.has_several_trials && each.cost) each.run_s = run_s(run, each);
+  }
   found.best = best_of(found);
   const ComparedStrategy& best = found.compared[found.best];
   found.overrides = overrides_of(best, options.file);
@@ -260,8 +255,9 @@ void print(std::ostream& out, const FoundStrategy& found) {
   if (is_trained) titles.insert(titles.begin() + 2, "trained");
   if (found.has_several_trials) titles.emplace_back("all trials");
   Table table(std::move(titles));
+  const double reference = reference_s(found);
   for (const ComparedStrategy& each : found.compared) {
-    std::vector<std::string> row = row_of(each, reference_s(found));
+    std::vector<std::string> row = row_of(each, reference);
     if (is_trained) row.insert(row.begin() + 2, seconds_or_dash(each.trained_s));
     if (found.has_several_trials) row.push_back(seconds_or_dash(each.run_s));
     table.add(std::move(row));
@@ -269,8 +265,8 @@ void print(std::ostream& out, const FoundStrategy& found) {
   table.print(out);
   if (is_trained) out << "\n" << order_text(found.compared);
   if (best.strategy) {
-    out << fmt::format("\nWrote {}: {}. It changes no bit of the result. Train with {}\n\n",
-                       found.file.string(), best.name, in_shell(found.overrides));
+    out << fmt::format("\nWrote '{}' to {}. It changes no bit of the result. Train with {}\n\n",
+                       best.name, found.file.string(), in_shell(found.overrides));
   } else {
     const std::string fastest =
         best.is_configured ? "the run as it is configured" : found.overrides.front();

@@ -25,8 +25,7 @@ def bubbles_table(program, text, models, rows, steps):
                        "busy, trained", "steps a second, trained", "to devices, MB a step"])
     for number, model, memory, policy in rows:
         strategy = by_hand(models[model], 4)["pipeline, 1F1B"][1]
-        device = {"kind": "cpu", "memory": memory,
-                  "imitate": {"slowdown": 16, "link": "400MiB/s"}}
+        device = slow_device(16, memory, "400MiB/s")
         config = config_of(models[model], text, [device] * 4, steps)
         config["scheduling"] = {"policy": policy}
         config = sweep_of(config, number)
@@ -99,9 +98,8 @@ def main():
         if arguments.brief:
             runs = [("small", config_of(SMALL, text, [slow_device(1)] * 4, 3), 2)]
         else:
-            runs = [(name, config_of(model, text, [{
-                "kind": "cpu", "memory": "64MiB",
-                "imitate": {"slowdown": 16, "link": links[name]}}] * 4, 12), number)
+            runs = [(name, config_of(model, text, [slow_device(16, link=links[name])] * 4, 12),
+                     number)
                     for name, model in models.items() for number in (2, 3, 4)]
         right = trials_table(program, runs, 20 if arguments.brief else 4000,
                              pathlib.Path(folder))

@@ -130,7 +130,7 @@ def search_table(program, configs, numbers, links, proposals, folder):
                        "found, ms", "data parallel / found", "best start / found", "simulated",
                        "seconds"])
     for (name, config), devices, link in itertools.product(configs.items(), numbers, links):
-        device = {"kind": "cpu", "memory": "256MiB", "imitate": {"slowdown": 16, "link": link}}
+        device = slow_device(16, "256MiB", link)
         begin = time.monotonic()
         search = spillway_run.search(program, {**config, "devices": [device] * devices},
                                      folder / f"{name} {devices} {links.index(link)}.yaml",
@@ -149,7 +149,7 @@ def memory_table(program, configs, shares, proposals, folder):
     tables.print_head(["model", "memory of a device", "share of what data parallel uses",
                        "data parallel, ms", "best pipeline, ms", "found, ms",
                        "better of both / found"])
-    device = {"kind": "cpu", "memory": "1GiB", "imitate": {"slowdown": 16, "link": "40MiB/s"}}
+    device = slow_device(16, "1GiB")
     for (name, config), share in itertools.product(configs.items(), shares):
         roomy = {**config, "devices": [device] * 4}
         lanes = spillway_run.planned(program, {**roomy, "train": {**config["train"],

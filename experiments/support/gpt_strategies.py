@@ -13,9 +13,9 @@ WIDE = {"num_hidden_layers": 8, "hidden_size": 256, "num_attention_heads": 4,
         "max_position_embeddings": 32, "vocab_size": 256}
 
 
-def slow_device(slowdown):
-    """As many operations a byte as a GPU behind a slow network has."""
-    return {"kind": "cpu", "memory": "64MiB", "imitate": {"slowdown": slowdown, "link": "40MiB/s"}}
+def slow_device(slowdown, memory="64MiB", link="40MiB/s"):
+    """By default as many operations a byte as a GPU behind a slow network has."""
+    return {"kind": "cpu", "memory": memory, "imitate": {"slowdown": slowdown, "link": link}}
 
 
 def config_of(model, text, devices, steps, **train):

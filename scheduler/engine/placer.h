@@ -18,8 +18,8 @@ class Placer {
   explicit Placer(std::size_t num_devices) : placed_(num_devices) {}
 
   void add_device() { placed_.emplace_back(); }
-  /// Whether the program that the job has begun has to be placed: it has several tracks, and a
-  /// device for each, and they are no lanes, which keep nothing.
+  /// Whether the program that the job has begun has to be placed: it has several tracks, other than
+  /// lanes, which keep nothing between units, and there is a device for each.
   static bool is_needed(const JobTable& job);
   /// The program waits from now on. `priority`: the policy's.
   void add(JobId job, double priority);
@@ -46,7 +46,7 @@ class Placer {
   std::vector<DeviceId> places_for(const EngineTables& tables, const JobTable& job,
                                    const ResidencyManager& memory) const;
 
-  std::set<std::pair<double, JobId>> waiting_;  ///< by falling priority, negated
+  std::set<std::pair<double, JobId>> waiting_;  ///< negated priority, job
   std::vector<std::vector<Placed>> placed_;     ///< by device
   bool changed_ = false;
 };

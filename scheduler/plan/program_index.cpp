@@ -46,7 +46,11 @@ TrackNeed need_of(const Program& program, const std::vector<int>& units,
       if (is_here[at(b)] == here) continue;
       is_here[at(b)] = here;
       Bytes& bytes = buffers[at(b)].shared >= 0 ? shared : used;
-      here ? bytes += buffers[at(b)].bytes : bytes -= buffers[at(b)].bytes;
+      if (here) {
+        bytes += buffers[at(b)].bytes;
+      } else {
+        bytes -= buffers[at(b)].bytes;
+      }
     }
   };
   for (int u : units) {

@@ -27,7 +27,7 @@ std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 /// True if a lane takes equally long on all of them.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
-/// True if, in addition, they have equal memory.
+/// True if they are equally fast and have equal memory.
 bool are_alike(const std::vector<PlanDevice>& devices);
 
 /// The ratio of compute times on two devices, from layers measured on both.

@@ -255,9 +255,9 @@ std::vector<std::vector<Cell>> cells_of(const Problem& problem, const SearchResu
 TEST(StrategySearch, DecidesTheSameWhenPassesEndEarly) {
   // Few proposals: few prices of strategies without room for everything.
   const std::vector<std::pair<Bytes, int>> cases{{64_MiB, 300}, {3_MiB, 300}, {3_MiB, 20}};
-  for (const auto& [budget, most] : cases) {
+  for (const auto& [budget, proposals] : cases) {
     const Problem problem(divided_chain(3, 2, 100'000), 4, 8, 1e8, budget);
-    const auto found = [&, proposals = most](bool asks_for_all, std::uint64_t seed) {
+    const auto found = [&](bool asks_for_all, std::uint64_t seed) {
       const auto price = [&](const StrategyConfig& strategy) { return problem.price(strategy); };
       return search_strategy(problem.space, price, {.proposals = proposals, .seed = seed},
                              problem.estimate(asks_for_all));

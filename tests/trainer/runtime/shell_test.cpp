@@ -165,9 +165,9 @@ bool comes(std::future<void>& event) {
 
 TEST(Shell, DoesNotWaitForASlowRelease) {
   RealRun run(two_jobs());
-  std::promise<void> releasing, other_ended, asked;
+  std::promise<void> releasing, other_ended, answering;
   auto released = releasing.get_future(), ended = other_ended.get_future();
-  auto answered = asked.get_future();
+  auto answered = answering.get_future();
   bool waited = false;
   run.runner.released = [&](JobId job, JobEnd) {
     if (job == JobId(1)) return;
@@ -181,7 +181,7 @@ TEST(Shell, DoesNotWaitForASlowRelease) {
     EXPECT_TRUE(comes(released));
     auto status = run.shell.status();  // answered meanwhile
     EXPECT_EQ(status.wait_for(std::chrono::seconds(20)), std::future_status::ready);
-    asked.set_value();
+    answering.set_value();
     run.shell.stop(JobId(1));
   });
   run.submit_all();
