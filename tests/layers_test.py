@@ -28,7 +28,8 @@ ROOMS = {
     "scheduler/plan": "core/base core/spec core/device spilling/residency",
     "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
     "scheduler/elastic": "core/base scheduler/plan scheduler/engine",
-    "scheduler/simulation": "core/base core/spec scheduler/plan scheduler/engine scheduler/elastic",
+    "scheduler/simulation": "core/base core/spec core/device scheduler/plan scheduler/engine "
+                            "scheduler/elastic",
     "scheduler/search": "core/base core/spec scheduler/plan scheduler/engine scheduler/simulation",
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
@@ -51,8 +52,8 @@ ROOMS = {
                        "models/base trainer/config trainer/storage trainer/runtime "
                        "trainer/torch trainer/compute",
     "trainer/c10d": "core/base core/peers trainer/config",
-    "trainer/planning": "core/base core/spec scheduler/plan scheduler/elastic models/base "
-                        "models/data trainer/config trainer/torch trainer/compute",
+    "trainer/planning": "core/base core/spec core/device scheduler/plan scheduler/elastic "
+                        "models/base models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
                      "models/data trainer/config trainer/storage trainer/checkpoint trainer/journal "
                      "trainer/torch trainer/compute trainer/profile trainer/planning",

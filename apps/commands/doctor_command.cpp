@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -45,6 +46,10 @@ Json to_json(const Machine& machine) {
          {"fp32", to_json(roofline(device, DType::f32, machine.update_bytes_per_s))},
          {"bf16", to_json(roofline(device, DType::bf16, machine.update_bytes_per_s))}});
   }
+  Json links = Json::array();
+  for (const auto& [one, other, bytes_per_s] : machine.links) {
+    links.push_back({{"between", {one, other}}, {"bytes_per_s", bytes_per_s}});
+  }
   Json gpus = Json::array();
   for (const auto& gpu : machine.gpus.gpus) {
     gpus.push_back({{"name", gpu.name},
@@ -62,6 +67,7 @@ Json to_json(const Machine& machine) {
           {"memory_bytes", machine.memory_bytes},
           {"available_bytes", machine.available_bytes},
           {"devices", std::move(devices)},
+          {"links", std::move(links)},
           {"gpus", std::move(gpus)},
           {"why_no_gpu", machine.gpus.why_none},
           {"copy_bytes_per_s", machine.rates.copy_bytes_per_s},
@@ -84,6 +90,17 @@ void print_gpus(std::ostream& out, const GpuList& list) {
                        gpu.problem.empty() ? "" : "; not measured: ", gpu.problem);
   }
   if (list.gpus.empty()) out << "No GPU: " << list.why_none << "\n";
+}
+
+/// As keys of a configuration.
+void print_links(std::ostream& out, const std::vector<MachineLink>& links) {
+  if (links.empty()) return;
+  out << "\nBetween GPUs, for a configuration whose devices are all of them in this "
+         "order:\nlinks:\n";
+  for (const auto& [one, other, bytes_per_s] : links) {
+    out << fmt::format("  - {{between: [{}, {}], rate: {:.0f}MB/s}}\n", one, other,
+                       std::max(1.0, bytes_per_s / 1e6));
+  }
 }
 
 std::string flops(double flops_per_s) {
@@ -122,6 +139,7 @@ void print(std::ostream& out, const Machine& machine) {
                  flops(device.bf16_flops_per_s)});
   }
   devices.print(out);
+  print_links(out, machine.links);
   out << "\n";
   for (const auto& device : machine.devices) {
     print_roofline(out, device, DType::f32, machine.update_bytes_per_s);

@@ -14,6 +14,7 @@ std::string place_of(const TraceSpan& span) {
 
 std::string text_of(const TraceSpan& span) {
   if (span.track == TraceSpan::Track::to_device) return span.name + " to the device";
+  if (span.track == TraceSpan::Track::from_devices) return span.name + " from another device";
   if (span.track == TraceSpan::Track::to_host) return span.name + " to the host";
   return span.name;
 }

@@ -34,7 +34,9 @@ bool contains(const NumberRange& range, double value) {
 bool contains(const SizeRange& range, Bytes value) {
   return value >= range.min && value <= range.max;
 }
-bool contains(const RateRange& range, Bytes value) { return value == 0 || value >= range.min; }
+bool contains(const RateRange& range, Bytes value) {
+  return value >= range.min || (range.may_be_unlimited && value == 0);
+}
 
 std::string describe(const IntRange& range) {
   const IntRange all;
@@ -56,8 +58,8 @@ std::string describe(const SizeRange& range) {
              : fmt::format(" from {} to {}", format_bytes(range.min), format_bytes(range.max)));
 }
 std::string describe(const RateRange& range) {
-  return fmt::format("a rate of at least {}, such as 2GB/s, or 0 for no limit",
-                     format_rate(range.min));
+  return fmt::format("a rate of at least {}, such as 2GB/s{}", format_rate(range.min),
+                     range.may_be_unlimited ? ", or 0 for no limit" : "");
 }
 
 std::string FieldCheck::text(const IntRange&, std::int64_t value) { return fmt::to_string(value); }

@@ -54,9 +54,10 @@ struct SizeRange {
   Bytes max = std::numeric_limits<Bytes>::max();
 };
 
-/// Bytes per second; 0: not limited.
+/// Bytes per second.
 struct RateRange {
   Bytes min = 1;
+  bool may_be_unlimited = true;  ///< 0: not limited
 };
 
 /// A list of texts; one text stands for a list of one.

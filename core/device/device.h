@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device/link.h"
 #include "core/device/memory_split.h"
 #include "spillway/device_config.h"
 #include "spillway/units.h"
@@ -53,6 +54,10 @@ class Queue {
   /// Copies between host and device, within one of them, or from another device of the same kind.
   /// The ranges do not overlap, and both stay valid until done.
   virtual void copy_async(void* to, const void* from, std::size_t bytes) = 0;
+  /// The same over a link that CPU devices imitate, which outlives the copy; a GPU has its own.
+  virtual void copy_over(Link&, void* to, const void* from, std::size_t bytes) {
+    copy_async(to, from, bytes);
+  }
   /// An event that happens when all work enqueued so far has finished.
   virtual Event record() = 0;
   /// Later work starts after `event`, which may belong to any queue of any device.
@@ -91,7 +96,7 @@ class ActivationMeter {
   virtual void remove(void*, Bytes) noexcept {}
 };
 
-/// A device: a hard byte budget, three ordered queues, memory. One implementation per kind. The
+/// A device: a hard byte budget, four ordered queues, memory. One implementation per kind. The
 /// destructor waits for everything enqueued, which may not enqueue more.
 class Device {
  public:
@@ -114,6 +119,9 @@ class Device {
   virtual Queue& compute() = 0;
   virtual Queue& host_to_device() = 0;
   virtual Queue& device_to_host() = 0;
+  /// Copies from other devices: over a link, or at the rate of copies from the host, which share
+  /// it.
+  virtual Queue& from_devices() = 0;
 
   /// An arena for planned ranges. Throws OutOfMemory if live arenas would exceed the budget.
   virtual std::unique_ptr<DeviceMemory> allocate(Bytes bytes) = 0;
@@ -136,13 +144,13 @@ class Device {
 
 /// Faults and slow hardware that a CPU device imitates.
 struct CpuSwitches {
-  Bytes link_bytes_per_s = 0;  ///< above 0: limits the rate of each copy queue
+  Bytes link_bytes_per_s = 0;  ///< above 0: the rate of the link with the host, each direction
   double slowdown = 1;         ///< factor on the time of compute
   DeviceFault fault;
   MemorySplit split;
 };
 
-/// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes.
+/// A logical CPU device: one thread computes, three copy, a hard budget of `budget` bytes.
 std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget,
                                         const CpuSwitches& switches = {});
 

@@ -61,13 +61,8 @@ def trials_table(program, rows, proposals, folder):
         configured_s = next(each["run_s"] for each in compared if "step_s" not in each)
         alone_s = min((each["step_s"], each["run_s"]) for each in compared if "run_s" in each
                       and "step_s" in each)[1]
-        train = {key.removeprefix("train."): value for key, value in (
-            override.split("=", 1) for override in search["overrides"])}
-        found = {**config["train"], **train}
-        if train:
-            found["data_parallel"] = int(train["data_parallel"])
-        trained = [spillway_run.train(program, {**config, "train": values})
-                   for values in (config["train"], found)]
+        trained = [spillway_run.train(program, each)
+                   for each in (config, spillway_run.with_found(config, search))]
         right &= hashes_of(trained[0]) == hashes_of(trained[1])
         best = search["best"]
         real_s = [run.plan["wall_s"]["actual"] for run in trained]

@@ -68,6 +68,14 @@ def search(program, config, strategy_file, proposals, *options):
                    str(proposals), *options)["search"]
 
 
+def with_found(config, search):
+    """The configuration with what the search found."""
+    train = dict(override.removeprefix("train.").split("=", 1) for override in search["overrides"])
+    if train:
+        train["data_parallel"] = int(train["data_parallel"])
+    return {**config, "train": {**config["train"], **train}}
+
+
 def step_seconds(run, process="real"):
     """Seconds from the first commit to the last, per step; `process` is its name in the trace."""
     number = {"real": 1, "planned": 2}[process]

@@ -71,6 +71,7 @@ struct HostsConfig {
 /// Devices, memory and scheduling of a session.
 struct SessionConfig {
   std::vector<DeviceConfig> devices;  ///< at least one, all of one kind
+  std::vector<LinkConfig> links;      ///< between devices
   /// Of the whole process: choose `portable` before LibTorch computes; later sessions keep it.
   NumericsKind numerics = NumericsKind::native;
   /// Part of each device's memory reserved for activations. 0: activations share the whole budget;

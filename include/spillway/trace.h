@@ -13,8 +13,9 @@ struct TraceSpan {
   /// The queue.
   enum class Track : std::uint8_t {
     compute,                 ///< ops of a device
-    to_device,               ///< copies to a device
-    to_host,                 ///< copies from a device
+    to_device,               ///< copies from the host to a device
+    to_host,                 ///< copies from a device to the host
+    from_devices,            ///< copies from other devices to a device
     host_pool                ///< operations of the host
   } track = Track::compute;  ///< where it ran
   DeviceId device;           ///< not valid for the host pool

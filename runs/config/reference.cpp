@@ -128,10 +128,12 @@ std::string reference_tables() {
   const RunConfig run;
   const CnnLayerConfig layer;
   const DeviceConfig device;
+  const LinkConfig link;
   const EarlyTerminate early;
   const AdapterConfig adapter;
   add("top", [&](auto& v) { visit_top(run, v); });
   add("devices", [&](auto& v) { visit_device(device, v); });
+  add("links", [&](auto& v) { visit_link(link, v); });
   add("model", [&](auto& v) {
     FirstField family(v);
     visit_model(run, family);

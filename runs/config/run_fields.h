@@ -14,6 +14,12 @@ void visit_resources(Config& session, Visitor& v) {
   v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
   v.list("devices", session.devices, "[{memory: 1GiB}]", "List of devices, see below.",
          [](auto& device, auto& item) { visit_device(device, item); });
+  if (v.shows(!session.links.empty())) {
+    v.list("links", session.links, "[{between: [0, 1], rate: 2GB/s}]",
+           "List of links between devices, see below. Without one, a copy from device to device "
+           "shares the receiver's link with the host.",
+           [](auto& link, auto& item) { visit_link(link, item); });
+  }
   v.field(
       "numerics", session.numerics, kAny,
       "With which kernels LibTorch computes on CPUs: the fastest of the processor (`native`), or "

@@ -24,8 +24,8 @@ std::string value_text(const YamlNode& value) {
 /// Whether `key` is, holds or lies in something that every trial of a run shares.
 bool is_shared(std::string_view key) {
   for (const std::string_view shared :
-       {"name", "output_dir", "resume", "devices", "numerics", "activation_share", "host_memory",
-        "offload_path", "data_root", "scheduling.policy", "scheduling.sharing",
+       {"name", "output_dir", "resume", "devices", "links", "numerics", "activation_share",
+        "host_memory", "offload_path", "data_root", "scheduling.policy", "scheduling.sharing",
         "scheduling.double_buffer", "scheduling.device_timeout", "checkpoint", "sweep"}) {
     if (lies_in(key, shared) || lies_in(shared, key)) return true;
   }

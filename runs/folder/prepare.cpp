@@ -236,7 +236,7 @@ std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
 }
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
-  for (const char* needed : {"devices", "numerics", "activation_share", "host_memory",
+  for (const char* needed : {"devices", "links", "numerics", "activation_share", "host_memory",
                              "offload_path", "scheduling", "hosts", "sweep"}) {
     if (findings.concern(needed)) return nullptr;
   }

@@ -10,9 +10,9 @@
 namespace spillway {
 namespace {
 
-constexpr int kQueues = 3;  // of a device
+constexpr int kQueues = 4;  // of a device
 
-/// One process of the trace: three threads per device, then as many threads of the host's pool as
+/// One process of the trace: four threads per device, then as many threads of the host's pool as
 /// are needed so that the spans of a thread never overlap.
 class Process {
  public:
@@ -42,7 +42,8 @@ class Process {
   }
 
   void name_queues(int num_devices) {
-    constexpr std::array<const char*, kQueues> kQueueNames{"compute", "to device", "to host"};
+    constexpr std::array<const char*, kQueues> kQueueNames{"compute", "to device", "to host",
+                                                           "from devices"};
     for (int queue = 0; queue < num_devices * kQueues; ++queue) {
       name_it("thread_name", queue,
               fmt::format("device {} {}", queue / kQueues, kQueueNames[at(queue % kQueues)]));

@@ -9,10 +9,10 @@ double CopyOverlap::Interval::shared_s(const Interval& other) const {
   return std::max(0.0, std::min(end_s, other.end_s) - std::max(begin_s, other.begin_s));
 }
 
-double CopyOverlap::copy_done(CopyDirection direction, double started_s, double finished_s) {
-  Way& way = ways_[index(direction)];
-  --way.in_flight;
-  way.last_finished_s = finished_s;
+double CopyOverlap::copy_done(CopyQueue queue, double started_s, double finished_s) {
+  Queue& of_copy = queues_[index(queue)];
+  --of_copy.in_flight;
+  of_copy.last_finished_s = finished_s;
   const Interval copy{started_s, finished_s};
   double hidden_s = 0;
   for (const Interval& op : ops_) hidden_s += copy.shared_s(op);
@@ -36,8 +36,8 @@ double CopyOverlap::op_done(double started_s, double finished_s) {
 /// everything reported so far.
 void CopyOverlap::forget_old_ops() {
   double next_copy_s = std::numeric_limits<double>::infinity();
-  for (const Way& way : ways_) {
-    if (way.in_flight > 0) next_copy_s = std::min(next_copy_s, way.last_finished_s);
+  for (const Queue& queue : queues_) {
+    if (queue.in_flight > 0) next_copy_s = std::min(next_copy_s, queue.last_finished_s);
   }
   while (!ops_.empty() && ops_.front().end_s <= next_copy_s) ops_.pop_front();
 }

@@ -8,13 +8,13 @@
 namespace spillway {
 
 /// Measures how long a device copies while it computes. Ops of a device do not overlap each other,
-/// nor do its copies of one direction; completions of ops and copies may be reported in either
+/// nor do its copies of one queue; completions of ops and copies may be reported in either
 /// order. It keeps only intervals that actions in flight may still overlap.
 class CopyOverlap {
  public:
-  void copy_started(CopyDirection direction) { ++ways_[index(direction)].in_flight; }
+  void copy_started(CopyQueue queue) { ++queues_[index(queue)].in_flight; }
   /// Seconds of the copy during ops that were reported before it.
-  double copy_done(CopyDirection direction, double started_s, double finished_s);
+  double copy_done(CopyQueue queue, double started_s, double finished_s);
   /// Seconds of copies that were reported before the op, during it.
   double op_done(double started_s, double finished_s);
 
@@ -23,14 +23,14 @@ class CopyOverlap {
     double begin_s = 0, end_s = 0;
     double shared_s(const Interval& other) const;
   };
-  struct Way {
+  struct Queue {
     int in_flight = 0;
     double last_finished_s = 0;
   };
-  static std::size_t index(CopyDirection direction) { return static_cast<std::size_t>(direction); }
+  static std::size_t index(CopyQueue queue) { return static_cast<std::size_t>(queue); }
   void forget_old_ops();
 
-  std::array<Way, 2> ways_;  // by direction
+  std::array<Queue, kCopyQueues> queues_;
   std::deque<Interval> ops_, copies_;
 };
 

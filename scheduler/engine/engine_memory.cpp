@@ -152,7 +152,7 @@ ActionId Engine::start_copy(StartCopy copy) {
                    .direction = copy.direction,
                    .peer = copy.peer,
                    .is_shared = copy.is_shared});
-  device.overlap.copy_started(copy.direction);
+  device.overlap.copy_started(copy.queue());
   (to_device ? counters.h2d_bytes : counters.d2h_bytes) += copy.bytes;
   if (to_device) {
     ++counters.loads;
@@ -187,8 +187,8 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
   memory_.end_copy(*this, route_of(copy));
   device.counters.copy_s += done.finished_s - done.started_s;
-  device.counters.hidden_s +=
-      device.overlap.copy_done(copy.direction, done.started_s, done.finished_s);
+  device.counters.hidden_s += device.overlap.copy_done(copy_queue(copy.direction, copy.peer),
+                                                       done.started_s, done.finished_s);
   for (ActionId id : device.running) {
     InFlight& op = in_flight_.at(id);
     if (std::ranges::find(op.after, done.id) != op.after.end()) {

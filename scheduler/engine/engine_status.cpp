@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/engine/trace_recorder.h"
 #include "scheduler/plan/span_name.h"
 
 namespace spillway {
@@ -12,8 +13,7 @@ using Kind = InFlight::Kind;
 TraceSpan::Track track_of(const InFlight& action) {
   if (action.kind == Kind::op || action.kind == Kind::drop) return TraceSpan::Track::compute;
   if (action.kind != Kind::copy) return TraceSpan::Track::host_pool;
-  return action.direction == CopyDirection::to_host ? TraceSpan::Track::to_host
-                                                    : TraceSpan::Track::to_device;
+  return track_of(copy_queue(action.direction, action.peer));
 }
 
 std::string name_of(const JobTable& job, const InFlight& action) {
@@ -49,7 +49,7 @@ std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& 
   const auto any = [&](Track track) { return std::ranges::count(runs, track) > 0; };
   if (job.phase == JobPhase::ended || any(Track::compute)) return "";
   if (job.phase == JobPhase::waiting) return "host memory";
-  if (any(Track::to_device) || any(Track::to_host)) return "copies";
+  if (any(Track::to_device) || any(Track::to_host) || any(Track::from_devices)) return "copies";
   if (any(Track::host_pool)) return "host operations";
   if (job.resting) return "other trials or a call";
   return job.paused ? "its share of devices" : "a device";

@@ -4,6 +4,18 @@
 
 namespace spillway {
 
+TraceSpan::Track track_of(CopyQueue queue) {
+  switch (queue) {
+    case CopyQueue::from_host:
+      return TraceSpan::Track::to_device;
+    case CopyQueue::to_host:
+      return TraceSpan::Track::to_host;
+    case CopyQueue::from_devices:
+      return TraceSpan::Track::from_devices;
+  }
+  return TraceSpan::Track::to_device;
+}
+
 void TraceRecorder::on_action(const Action& action) {
   if (spans_.size() + open_.size() < max_spans_) {
     std::visit([this](const auto& a) { observe(a); }, action);
@@ -19,8 +31,7 @@ void TraceRecorder::observe(const StartOp& start) {
 }
 
 void TraceRecorder::observe(const StartCopy& start) {
-  const bool down = start.direction == CopyDirection::to_host;
-  open_[start.id] = {.track = down ? TraceSpan::Track::to_host : TraceSpan::Track::to_device,
+  open_[start.id] = {.track = track_of(start.queue()),
                      .device = start.device,
                      .job = start.job,
                      .name = to_string(plans_.at(start.job)->layout.buffers[at(start.buffer)].kind),

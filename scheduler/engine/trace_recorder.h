@@ -10,6 +10,9 @@
 
 namespace spillway {
 
+/// The part of a trace where copies of a queue are.
+TraceSpan::Track track_of(CopyQueue queue);
+
 /// Turns the actions and completions of a shell into spans. Both shells use it, so real and
 /// simulated runs can be compared.
 class TraceRecorder {

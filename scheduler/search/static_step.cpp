@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scheduler/search/step_outline.h"
+#include "scheduler/simulation/copy_queues.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -16,8 +17,8 @@ constexpr double kAbsent = -1;
 /// The state of a device during a pass over its track.
 struct StaticDevice {
   std::size_t number = 0;
-  double slowdown = 1, bytes_per_s = 0;
-  double compute_s = 0, to_device_s = 0, to_host_s = 0;  ///< when its queues are free
+  double slowdown = 1;
+  double compute_s = 0;  ///< when its compute queue is free
   double busy_s = 0;
   double ahead_s = 0;  ///< compute time of the units that are left
   /// The last two ops: when they end, and their units.
@@ -66,11 +67,13 @@ class StaticStep {
         begin_(begin),
         tracks_(std::move(tracks)),
         costs_(costs),
+        copies_(costs, num_devices(tracks_)),
         vns_(table.shape().virtual_nodes),
         num_weights_(begin.updated_s.size()),
         weights_there_(tracks_.size() * num_weights_, kAbsent),
         sums_there_(step.stages.size()),
         there_(step.bytes.size() * at(vns_) * tracks_.size(), kAbsent),
+        makers_(step.bytes.size() * at(vns_), -1),
         last_reads_(step.bytes.size() * at(vns_)),
         ends_(step.tasks.size()),
         drained_(step.stages.size()) {
@@ -120,7 +123,8 @@ class StaticStep {
     note_boundaries();
     double most_s = 0;
     for (StaticDevice& device : tracks_) {
-      most_s = std::max(most_s, overflow(device, room(device)) / device.bytes_per_s);
+      most_s =
+          std::max(most_s, overflow(device, room(device)) / costs_.copy_rate_of(device.number));
     }
     return most_s;
   }
@@ -147,19 +151,33 @@ class StaticStep {
   /// Without merges, which come on top.
   double compute_s(const Task& task) { return task.cost_s * device(task).slowdown * contention_; }
 
-  /// Queues a copy at `now_s` and returns its end.
-  double copy(const StaticDevice& device, double& queue_s, double now_s, Bytes bytes) {
-    ++num_copies_;
-    const double latency_s = queue_s < now_s ? costs_.copy_latency_s : 0;
-    queue_s = std::max(now_s + costs_.dispatch_latency_s, queue_s) + latency_s +
-              static_cast<double>(bytes) / device.bytes_per_s;
-    return queue_s;
+  static std::size_t num_devices(const std::vector<StaticDevice>& tracks) {
+    return std::ranges::max(tracks, {}, &StaticDevice::number).number + 1;
   }
 
-  /// `there_s`: since when the device has a copy; loads one at `now_s` if it has none.
-  double load(StaticDevice& device, double& there_s, Bytes bytes, double now_s) {
+  /// Loads weights at `now_s` if the device has none. Returns since when it has them.
+  double load_weights(StaticDevice& device, double& there_s, Bytes bytes, double now_s) {
+    if (there_s < 0) {
+      ++num_copies_;
+      there_s = copies_.from_host(costs_, device.number, bytes, now_s).end_s;
+      device.change(now_s, bytes, 1);
+    }
+    return there_s;
+  }
+
+  /// The same for what ops exchange, from the track that made it, or from home.
+  double load(const Task& task, int exchanged, int vn, double now_s) {
+    StaticDevice& device = this->device(task);
+    const std::size_t b = buffer(exchanged, vn);
+    double& there_s = there(b, task);
     if (there_s >= 0) return there_s;
-    there_s = copy(device, device.to_device_s, now_s, bytes);
+    const Bytes bytes = step_.bytes[at(exchanged)];
+    const int maker = makers_[b];
+    ++num_copies_;
+    there_s = (maker < 0 ? copies_.from_host(costs_, device.number, bytes, now_s)
+                         : copies_.from_device(costs_, device.number, tracks_[at(maker)].number,
+                                               bytes, now_s))
+                  .end_s;
     device.change(now_s, bytes, 1);
     return there_s;
   }
@@ -184,7 +202,7 @@ class StaticStep {
     double weights_s = 0;
     for (int w : facts(task).weights) {
       double& there_s = weights_there(w, task.track);
-      weights_s = std::max(weights_s, load(device, there_s, weights_bytes(w), load_s));
+      weights_s = std::max(weights_s, load_weights(device, there_s, weights_bytes(w), load_s));
     }
     if (task.kind == OpKind::backward) reserve_sums(task, reserved_s);
     device.reserved_s = reserved_s;
@@ -224,10 +242,7 @@ class StaticStep {
     const double issued_s = std::max(device.reserved_s, device.ends[0]);
     const StepOutline::Exchange& exchange = step_.exchange(task);
     double data_s = weights_s;
-    for (int e : exchange.inputs) {
-      const std::size_t b = buffer(e, vn);
-      data_s = std::max(data_s, load(device, there(b, task), step_.bytes[at(e)], ahead_s));
-    }
+    for (int e : exchange.inputs) data_s = std::max(data_s, load(task, e, vn, ahead_s));
     const double start_s =
         std::max({issued_s + costs_.dispatch_latency_s, device.compute_s, data_s});
     const double cost_s = task.cost_s / (task.vn_end - task.vn_begin) + merge_s(task, vn);
@@ -240,6 +255,7 @@ class StaticStep {
     }
     for (int e : exchange.outputs) {
       there(buffer(e, vn), task) = end_s;
+      makers_[buffer(e, vn)] = task.track;
       device.change(issued_s, step_.bytes[at(e)], 1);
     }
     const Bytes graph = step_.graphs[at(task.stage)];
@@ -262,7 +278,8 @@ class StaticStep {
     if (task.vn_end < table_.shape().first_vn(groups.end)) return;
     double& drained_s = drained_[at(task.stage)];
     if (const Bytes packed = facts(task).packed_sums * fold(task).roots.size(); packed > 0) {
-      device.drained_s = copy(device, device.to_host_s, end_s, packed);
+      ++num_copies_;
+      device.drained_s = copies_.to_host(costs_, device.number, packed, end_s).end_s;
       device.change(device.drained_s, facts(task).sums * at(fold(task).num_slots), -1);
     }
     drained_s = std::max(drained_s, device.drained_s);
@@ -323,6 +340,7 @@ class StaticStep {
   const HostBegin& begin_;
   std::vector<StaticDevice> tracks_;
   const VirtualCosts& costs_;
+  CopyQueues copies_;
   const int vns_;
   const std::size_t num_weights_;
   double contention_ = 1;
@@ -330,6 +348,7 @@ class StaticStep {
   std::vector<double> weights_there_;            // by track, weights buffer: since when
   std::vector<std::vector<double>> sums_there_;  // by stage, cell
   std::vector<double> there_;                    // by exchanged buffer, track
+  std::vector<int> makers_;                      // by exchanged buffer: the track; -1: the host
   std::vector<double> last_reads_;               // by exchanged buffer
   std::vector<double> ends_;                     // by task
   std::vector<double> drained_;                  // by stage
@@ -346,7 +365,9 @@ StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBeg
   };
   double step_s = run(1);
   if (costs.contention.threads > 0) {
-    if (const double least_s = step->least_s(step_s); least_s > most_s) return {least_s, false};
+    // With links between devices a slower op may end in a shorter step.
+    const double least_s = costs.links.paths().empty() ? step->least_s(step_s) : 0;
+    if (least_s > most_s) return {least_s, false};
     const double busy = step->busy_threads(step_s, engine.device_budgets.size());
     step_s = run(costs.contention.at(busy));
   }
@@ -370,9 +391,7 @@ std::optional<StepEstimate> StepEstimator::estimate(Strategy strategy, double mo
   if (!devices) return std::nullopt;
   std::vector<StaticDevice> tracks;
   for (std::size_t device : *devices) {
-    tracks.push_back({.number = device,
-                      .slowdown = costs_.slowdown_of(device),
-                      .bytes_per_s = costs_.copy_rate_of(device)});
+    tracks.push_back({.number = device, .slowdown = costs_.slowdown_of(device)});
   }
   const StepOutline outline(table_, strategy, slots);
   return passed(outline, table_, begin_, tracks, engine_, costs_, most_s);

@@ -7,25 +7,11 @@
 
 namespace spillway {
 
-double VirtualCosts::slowdown_of(std::size_t device) const {
-  return device < slowdown.size() ? slowdown[device] : 1;
-}
-
-double VirtualCosts::copy_rate_of(std::size_t device) const {
-  const double link = device < link_bytes_per_s.size() ? link_bytes_per_s[device] : 0;
-  return link > 0 ? std::min(link, copy_bytes_per_s) : copy_bytes_per_s;
-}
-
-double Contention::at(double busy) const {
-  if (threads == 0) return 1;
-  if (busy >= threads) return factor * busy / threads;
-  return 1 + (factor - 1) * (busy - 1) / (threads - 1);
-}
-
 VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
     : engine_(config),
       costs_(std::move(costs)),
-      queues_(config.device_budgets.size()),
+      computes_(config.device_budgets.size()),
+      copies_(costs_, config.device_budgets.size()),
       host_workers_(costs_.host_workers) {}
 
 template <typename Member, typename... Arguments>
@@ -39,7 +25,8 @@ auto VirtualShell::tell(Member member, Arguments&&... arguments) {
     carry_out(actions);
   } else {
     const auto result = call();
-    queues_.resize(engine_.num_devices());
+    computes_.resize(engine_.num_devices());
+    copies_.resize(engine_.num_devices());
     carry_out(actions);
     return result;
   }
@@ -77,7 +64,7 @@ void VirtualShell::lose_device(DeviceId device) {
 
 void VirtualShell::hang_device(DeviceId device, double deadline_s) {
   if (engine_.device(device).state == DeviceState::gone) return;
-  queues_[device.index()].hangs = true;
+  computes_[device.index()].hangs = true;
   for (const auto& [id, flight] : in_flight_) {
     if (flight.device == device) ends_.erase({flight.done.finished_s, id});
   }
@@ -85,7 +72,7 @@ void VirtualShell::hang_device(DeviceId device, double deadline_s) {
 }
 
 void VirtualShell::set_link(DeviceId device, double bytes_per_s) {
-  costs_.link_bytes_per_s.resize(std::max(costs_.link_bytes_per_s.size(), queues_.size()));
+  costs_.link_bytes_per_s.resize(std::max(costs_.link_bytes_per_s.size(), computes_.size()));
   costs_.link_bytes_per_s[device.index()] = bytes_per_s;
 }
 
@@ -136,12 +123,12 @@ void VirtualShell::complete(ActionId id, JobId job, DeviceId device, double star
     done.error = failure->second;
     failures_.erase(failure);
   }
-  if (!device.valid() || !queues_[device.index()].hangs) ends_.insert({done.finished_s, id});
+  if (!device.valid() || !computes_[device.index()].hangs) ends_.insert({done.finished_s, id});
   in_flight_.emplace(id, Flight{std::move(done), device});
 }
 
 void VirtualShell::perform(const StartOp& op) {
-  double& free_s = queues_[op.device.index()].compute_s;
+  double& free_s = computes_[op.device.index()].free_s;
   double start_s = std::max(now_s_ + costs_.dispatch_latency_s, free_s);
   for (ActionId id : op.after) {
     if (const auto found = in_flight_.find(id); found != in_flight_.end()) {
@@ -156,37 +143,36 @@ void VirtualShell::perform(const StartOp& op) {
 }
 
 void VirtualShell::perform(const DropGraph& drop) {
-  double& free_s = queues_[drop.device.index()].compute_s;
+  double& free_s = computes_[drop.device.index()].free_s;
   free_s = std::max(now_s_ + costs_.dispatch_latency_s, free_s);
   complete(drop.id, drop.job, drop.device, free_s, 0, 0, /*may_fail=*/false);
 }
 
 /// Includes the device that computes, when an op starts. A slowed device sleeps most of the time
-/// and leaves its core free, as does a copy over a slow link.
+/// and leaves its core free.
 double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
   double busy = 1;
   if (costs_.contention.threads == 0) return busy;  // not needed
-  for (std::size_t d = 0; d < queues_.size(); ++d) {
+  for (std::size_t d = 0; d < computes_.size(); ++d) {
     const DeviceId device(d);
     if (engine_.device(device).state == DeviceState::gone) continue;
-    const Queues& queues = queues_[d];
-    if (device != computing && queues.compute_s > time_s) busy += 1 / slowdown(device);
-    const double copying = copy_rate(device) / costs_.copy_bytes_per_s;
-    busy += copying * ((queues.to_device_s > time_s) + (queues.to_host_s > time_s));
+    if (device != computing && computes_[d].free_s > time_s) busy += 1 / slowdown(device);
+    busy += copies_.busy_cores(costs_, d, time_s);
   }
   return busy + host_workers_.num_busy(time_s);
 }
 
 void VirtualShell::perform(const StartCopy& copy) {
-  Queues& queues = queues_[copy.device.index()];
-  double& free_s =
-      copy.direction == CopyDirection::to_device ? queues.to_device_s : queues.to_host_s;
-  const double start_s = std::max(now_s_ + costs_.dispatch_latency_s, free_s);
-  // Paid once for consecutive copies.
-  const double latency_s = free_s < now_s_ ? costs_.copy_latency_s : 0;
-  const double duration_s = latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
-  free_s = start_s + duration_s;
-  complete(copy.id, copy.job, copy.device, start_s, duration_s, 0, /*may_fail=*/false);
+  const auto run = [&] {
+    const std::size_t device = copy.device.index();
+    if (copy.direction == CopyDirection::to_host)
+      return copies_.to_host(costs_, device, copy.bytes, now_s_);
+    if (!copy.peer.valid()) return copies_.from_host(costs_, device, copy.bytes, now_s_);
+    return copies_.from_device(costs_, device, copy.peer.index(), copy.bytes, now_s_);
+  };
+  const CopyQueues::Span span = run();
+  complete(copy.id, copy.job, copy.device, span.begin_s, span.end_s - span.begin_s, 0,
+           /*may_fail=*/false);
 }
 
 void VirtualShell::perform(const StartHostOp& op) {

@@ -10,37 +10,11 @@
 #include <vector>
 
 #include "scheduler/engine/engine.h"
+#include "scheduler/simulation/copy_queues.h"
 #include "scheduler/simulation/host_workers.h"
+#include "scheduler/simulation/virtual_costs.h"
 
 namespace spillway {
-
-/// Contention: threads of one machine slow each other down, because they share execution units,
-/// caches and cores.
-struct Contention {
-  int threads = 0;    ///< of the measurement of `factor`, at most one per core; 0: no contention
-  double factor = 1;  ///< slowdown of an op while `threads` threads are busy
-  /// The slowdown while `busy` threads, including the op's own, are busy: linear from 1 to
-  /// `factor`, then proportional to `busy`.
-  double at(double busy) const;
-};
-
-/// The costs of actions in a virtual run.
-struct VirtualCosts {
-  double copy_bytes_per_s = 8e9;         ///< each direction of each device
-  std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
-  double dispatch_latency_s = 0;         ///< dispatch latency of an idle queue
-  double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
-  double admission_s = 1e-3;
-  double network_bytes_per_s = 1e9;  ///< between this host and all others, each direction
-  double network_latency_s = 1e-4;   ///< of an exchange
-  std::vector<double> slowdown;      ///< by device, factor on the time of compute; empty: 1
-  Contention contention;
-  int host_workers = 2;
-  double cancel_s = 0;  ///< until the actions of a lost device have ended
-
-  double slowdown_of(std::size_t device) const;
-  double copy_rate_of(std::size_t device) const;  ///< bytes a second, each direction
-};
 
 /// Runs an engine under a virtual clock, with completions ordered by (time, action), ordered queues
 /// as a device has, and costs from the programs. No threads; the same input gives the same run. All
@@ -112,16 +86,14 @@ class VirtualShell {
   void perform(const ReleaseJob& release);
   void perform(const JobEnded&) {}
   void exchange(const StartHostOp& op, const HostOpSpec& spec);
-  double copy_rate(DeviceId device) const { return costs_.copy_rate_of(device.index()); }
   double slowdown(DeviceId device) const { return costs_.slowdown_of(device.index()); }
   double busy_threads(double time_s, DeviceId computing) const;
   const Program& program(JobId job, std::size_t step_kind) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
                 Bytes activations, bool may_fail = true);
 
-  /// When the queues of a device are free again.
-  struct Queues {
-    double compute_s = 0, to_device_s = 0, to_host_s = 0;
+  struct Compute {
+    double free_s = 0;
     bool hangs = false;
   };
 
@@ -131,7 +103,8 @@ class VirtualShell {
   Ends ends_;
   std::multimap<double, std::function<void(VirtualShell&)>> calls_;
   boost::unordered_flat_map<ActionId, Flight> in_flight_;
-  std::vector<Queues> queues_;  // by device
+  std::vector<Compute> computes_;  // by device
+  CopyQueues copies_;
   HostWorkers host_workers_;
   double network_free_s_ = 0;
   std::map<JobId, std::string> failures_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "spilling/residency/buffer.h"
@@ -9,6 +10,14 @@
 namespace spillway {
 
 enum class CopyDirection : std::uint8_t { to_device, to_host };
+
+/// A queue of a device for copies, each in the order in which they start.
+enum class CopyQueue : std::uint8_t { from_host, to_host, from_devices };
+inline constexpr std::size_t kCopyQueues = 3;
+inline CopyQueue copy_queue(CopyDirection direction, DeviceId peer) {
+  if (direction == CopyDirection::to_host) return CopyQueue::to_host;
+  return peer.valid() ? CopyQueue::from_devices : CopyQueue::from_host;
+}
 
 /// A copy of a buffer between a device and its home. `attempt` counts the dropped open steps of the
 /// job.
@@ -24,6 +33,7 @@ struct StartCopy {
   DeviceId peer = {};
   Bytes peer_offset = 0;
   bool is_shared = false;  ///< the peer keeps its copy
+  CopyQueue queue() const { return copy_queue(direction, peer); }
 };
 
 /// Which copy has ended.

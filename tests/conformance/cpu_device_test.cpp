@@ -76,7 +76,7 @@ TEST(CpuDevice, NamesTheDeviceInErrors) {
 }
 
 /// Copies over a link of 100 MiB/s.
-class Link : public ::testing::Test {
+class HostLink : public ::testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
   /// Copies `size` bytes `times` times over each queue; returns the seconds until all have arrived.
@@ -97,20 +97,20 @@ class Link : public ::testing::Test {
   std::vector<std::byte> to_ = std::vector<std::byte>(20_MiB);
 };
 
-TEST_F(Link, LimitsALargeCopy) {
+TEST_F(HostLink, LimitsALargeCopy) {
   EXPECT_GE(copy_s(20_MiB, 1, {&h2d_}), 0.2);
   EXPECT_EQ(to_, from_);
 }
 
-TEST_F(Link, LimitsManySmallCopies) { EXPECT_GE(copy_s(16_KiB, 1280, {&d2h_}), 0.2); }
+TEST_F(HostLink, LimitsManySmallCopies) { EXPECT_GE(copy_s(16_KiB, 1280, {&d2h_}), 0.2); }
 
-TEST_F(Link, EarnsNoCreditWhileIdle) {
+TEST_F(HostLink, EarnsNoCreditWhileIdle) {
   copy_s(1_MiB, 1, {&h2d_});
   burn_cpu(0.05);
   EXPECT_GE(copy_s(10_MiB, 1, {&h2d_}), 0.1);
 }
 
-TEST_F(Link, LimitsACopyAfterAnEvent) {
+TEST_F(HostLink, LimitsACopyAfterAnEvent) {
   Gate gate;
   device_->compute().enqueue(gate.work());
   h2d_.wait(device_->compute().record());
@@ -120,6 +120,41 @@ TEST_F(Link, LimitsACopyAfterAnEvent) {
   gate.open();
   finish(h2d_);
   EXPECT_GE(std::chrono::duration<double>(Clock::now() - begin).count(), 0.1);
+}
+
+/// Copies from devices share the link with those from the host, and no other link.
+TEST_F(HostLink, LimitsCopiesFromDevicesToo) {
+  Queue& d2d = device_->from_devices();
+  EXPECT_GE(copy_s(10_MiB, 1, {&h2d_, &d2d}), 0.2);
+  Link fast(1e12);
+  const auto begin = Clock::now();
+  d2d.copy_over(fast, to_.data(), from_.data(), 20_MiB);
+  finish(d2d);
+  EXPECT_LT(std::chrono::duration<double>(Clock::now() - begin).count(), 0.15);
+  EXPECT_EQ(to_, from_);
+}
+
+/// Two devices at once over one link of 100 MB/s, then over two.
+TEST(Links, AreTakenInTurns) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Bytes kSize = 10'000'000;
+  const auto one = make_cpu(kPage), other = make_cpu(kPage);
+  const std::vector<std::byte> from = pattern(kSize, 1);
+  std::vector<std::byte> to_one(kSize), to_other(kSize);
+  const auto copy_s = [&](Link& first, Link& second) {
+    const auto begin = Clock::now();
+    one->from_devices().copy_over(first, to_one.data(), from.data(), kSize);
+    other->from_devices().copy_over(second, to_other.data(), from.data(), kSize);
+    finish(one->from_devices());
+    finish(other->from_devices());
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  Link shared(1e8), another(1e8), late(1e8, 0.3);
+  EXPECT_GE(copy_s(shared, shared), 0.2);
+  EXPECT_LT(copy_s(shared, another), 0.18);
+  EXPECT_GE(copy_s(late, another), 0.4);
+  EXPECT_EQ(to_one, from);
+  EXPECT_EQ(to_other, from);
 }
 
 /// A link over which a page takes an hour; a test abandons the device.

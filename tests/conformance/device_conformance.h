@@ -203,9 +203,12 @@ TEST_P(DeviceConformance, CopiesFromAnotherDeviceOfItsKind) {
   const auto sent = pattern(64_KiB, 7);
   std::copy(sent.begin(), sent.end(), home->data());
   peer->host_to_device().copy_async(there->data(), home->data(), 64_KiB);
-  h2d_.wait(peer->host_to_device().record());
-  h2d_.copy_async(here->data(), there->data(), 64_KiB);
-  d2h_.wait(h2d_.record());
+  Queue& d2d = device_->from_devices();
+  d2d.wait(peer->host_to_device().record());
+  Link link(1e9);
+  d2d.copy_async(here->data(), there->data(), 32_KiB);
+  d2d.copy_over(link, here->data() + 32_KiB, there->data() + 32_KiB, 32_KiB);
+  d2h_.wait(d2d.record());
   d2h_.copy_async(back->data(), here->data(), 64_KiB);
   finish(d2h_);
   EXPECT_TRUE(std::equal(sent.begin(), sent.end(), back->data()));

@@ -19,7 +19,7 @@ template <typename Config, typename Visitor>
 void visit_imitation(Config& imitation, Visitor& v) {
   v.field("link", imitation.link_bytes_per_s, RateRange{1_MiB},
           "Rate of copies in each direction, such as `2GB/s`; 0: as fast as memory. A copy between "
-          "two devices uses the rate of the receiver.");
+          "two devices without a link (`links`) uses the rate of the receiver.");
   v.field("slowdown", imitation.slowdown, NumberRange{.min = 1, .max = 1000},
           "Factor by which operations take longer.");
   v.section("fault", [&](auto& fault) {
@@ -46,6 +46,22 @@ void visit_device(Config& device, Visitor& v) {
   if (v.shows(device.imitate != DeviceImitation{})) {
     v.section("imitate", [&](auto& imitate) { visit_imitation(device.imitate, imitate); });
   }
+}
+
+template <typename Config, typename Visitor>
+void visit_link(Config& link, Visitor& v) {
+  v.require_key("between", "list the numbers of the devices, such as [0, 1]");
+  v.field("between", link.between, IntRange{0, 1 << 16},
+          "Numbers of the devices, in the order of `devices`, from 0. The link connects each pair "
+          "of them; where several links connect a pair, the first counts.");
+  v.require_key("rate", "write the rate of copies, such as 2GB/s");
+  v.field("rate", link.bytes_per_s, RateRange{.min = 1_KiB, .may_be_unlimited = false},
+          "Rate of copies over the link.");
+  v.field("latency", link.latency_s, NumberRange{.min = 0, .max = 60},
+          "Seconds from the end of sending to the arrival of a copy.");
+  v.field("shared", link.shared, kAny,
+          "`true`: all copies over the link take turns, as over one network card. `false`: each "
+          "device has the rate to each other one, in both directions at once.");
 }
 
 template <typename Config, typename Visitor>

@@ -110,9 +110,14 @@ bool equally_fast(const std::vector<PlanDevice>& devices) {
 }
 
 bool are_alike(const std::vector<PlanDevice>& devices) {
-  return equally_fast(devices) && std::ranges::all_of(devices, [&](const PlanDevice& device) {
-           return device.budget == devices.front().budget;
-         });
+  const auto has_other_memory = [&](const PlanDevice& device) {
+    return device.budget != devices.front().budget;
+  };
+  if (!equally_fast(devices) || std::ranges::any_of(devices, has_other_memory)) return false;
+  std::vector<std::size_t> numbers;
+  for (const PlanDevice& device : devices) numbers.push_back(device.id.index());
+  const LinkTable* links = devices.front().links;
+  return !links || links->are_alike(numbers);
 }
 
 double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device/link.h"
 #include "core/spec/profile.h"
 #include "scheduler/plan/need.h"
 #include "scheduler/plan/partition.h"
@@ -17,8 +18,9 @@ struct PlanDevice {
   std::string name;  ///< "cpu:1"
   Bytes budget = 0;
   MemorySplit split;
-  double link_bytes_per_s = 0;     ///< 0: as fast as memory
-  std::vector<LayerTimes> layers;  ///< of the model on this device
+  double link_bytes_per_s = 0;       ///< to the host; 0: as fast as memory
+  const LinkTable* links = nullptr;  ///< between devices; outlives it; null: none
+  std::vector<LayerTimes> layers;    ///< of the model on this device
 };
 
 /// The profile's times, multiplied by `slowdown`: an estimate, not a measurement.
@@ -27,7 +29,7 @@ std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 /// True if a lane takes equally long on all of them.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
-/// True if they are equally fast and have equal memory.
+/// True if they are equally fast and connected, and have equal memory.
 bool are_alike(const std::vector<PlanDevice>& devices);
 
 /// The ratio of compute times on two devices, from layers measured on both.

@@ -14,4 +14,7 @@ struct CopyRates {
 /// device's planned ranges. Nothing else may use the device meanwhile.
 CopyRates measure_copies(Device& device);
 
+/// Bytes per second of copies from one device to another, in blocks of the same size.
+double measure_copies(Device& from, Device& to);
+
 }  // namespace spillway

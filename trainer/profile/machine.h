@@ -19,6 +19,12 @@ struct MachineDevice {
   double flops_per_s = 0, bf16_flops_per_s = 0;  ///< of matrix products; 0: not measured
 };
 
+/// How fast two GPUs copy to each other.
+struct MachineLink {
+  int one = 0, other = 0;  ///< their numbers
+  double bytes_per_s = 0;  ///< of the slower direction
+};
+
 /// The software, hardware and measured rates of this machine.
 struct Machine {
   std::string spillway_version, torch_version, compiler;
@@ -27,6 +33,7 @@ struct Machine {
   Bytes memory_bytes = 0;          ///< of the machine, or the limit of its control group
   Bytes available_bytes = 0;       ///< not in use now
   std::vector<MachineDevice> devices;
+  std::vector<MachineLink> links;
   GpuList gpus;
   Numerics numerics;                          ///< of this process
   std::vector<std::string> kernel_variables;  ///< "MKL_CBWR=AVX2"

@@ -45,12 +45,6 @@ struct DevicePart {
         leaves(is_gone),
         gone(is_gone) {}
 
-  double copy_s(Bytes bytes) const {
-    constexpr double kUnknownRate = 1e9;
-    const auto rate = static_cast<double>(device->link_bytes_per_s());
-    return static_cast<double>(bytes) / (rate > 0 ? rate : kUnknownRate);
-  }
-
   Device* device;
   Bytes budget;                        ///< at the time when it joined
   std::unique_ptr<DeviceArena> arena;  ///< freed once nothing can access it any more

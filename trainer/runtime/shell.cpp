@@ -13,23 +13,26 @@ namespace spillway {
 
 Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host,
              HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace,
-             Patience patience, Bytes touched, const std::vector<int>& gone)
+             ShellOptions options)
     : engine_(std::move(config)),
       pool_(pool),
       runner_(runner),
       observer_(observer),
       trace_(trace),
-      patience_(patience),
+      options_(std::move(options)),
       all_homes_(host) {
+  for (const LinkTable::Path& path : options_.links.paths()) {
+    paths_.push_back(std::make_unique<Link>(path.bytes_per_s, path.latency_s));
+  }
   for (std::size_t d = 0; d < devices.size(); ++d) {
-    const bool is_gone = std::ranges::count(gone, static_cast<int>(d)) > 0;
+    const bool is_gone = std::ranges::count(options_.gone, static_cast<int>(d)) > 0;
     const DeviceId id = take_in(std::make_unique<DevicePart>(*devices[d], is_gone));
     if (is_gone) {
       Actions told;
       engine_.remove_device(id, told);
       continue;
     }
-    warm(part(id), touched, [this, id](const std::string& failure) {
+    warm(part(id), options_.touched, [this, id](const std::string& failure) {
       if (!failure.empty()) lose(id, failure);
     });
   }
@@ -298,12 +301,9 @@ void Shell::perform(const DropGraph& drop) {
 
 void Shell::perform(const StartCopy& start) {
   DevicePart& on = part(start.device);
-  std::byte* range = on.arena->at(start.device_offset, start.bytes);
-  DevicePart* const peer = start.peer.valid() ? &part(start.peer) : nullptr;
-  std::byte* other =
-      peer ? peer->arena->at(start.peer_offset, start.bytes) : homes_.at(start.job)->at(start.home);
-  const auto finished = [this, start, device = on.device, source = peer ? peer->device : nullptr](
-                            Clock::time_point begin, Clock::time_point end) {
+  Device* const source = start.peer.valid() ? part(start.peer).device : nullptr;
+  const auto finished = [this, start, device = on.device, source](Clock::time_point begin,
+                                                                  Clock::time_point end) {
     Done done{.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)};
     note_failure(*device, done);
     if (source) require_good(start.peer, *source);
@@ -312,11 +312,41 @@ void Shell::perform(const StartCopy& start) {
   Flight flight{.failed = std::make_shared<std::atomic<bool>>(false),
                 .device = start.device,
                 .peer = start.peer,
-                .planned_s = on.copy_s(start.bytes)};
-  flight.event = start.direction == CopyDirection::to_device
-                     ? on.copier.to_device(range, other, start.bytes, finished)
-                     : on.copier.to_host(other, range, start.bytes, finished);
+                .planned_s = planned_s(start)};
+  flight.event = copy(start, finished);
   launch(start.id, std::move(flight));
+}
+
+Event Shell::copy(const StartCopy& start, Copier::Finished finished) {
+  DevicePart& on = part(start.device);
+  std::byte* const range = on.arena->at(start.device_offset, start.bytes);
+  if (start.peer.valid()) {
+    const std::byte* const from = part(start.peer).arena->at(start.peer_offset, start.bytes);
+    const int path = path_of(start);
+    Link* const link = path >= 0 ? paths_[at(path)].get() : nullptr;
+    return on.copier.from_device(range, from, start.bytes, link, std::move(finished));
+  }
+  std::byte* const home = homes_.at(start.job)->at(start.home);
+  return start.direction == CopyDirection::to_device
+             ? on.copier.to_device(range, home, start.bytes, std::move(finished))
+             : on.copier.to_host(home, range, start.bytes, std::move(finished));
+}
+
+/// The path between devices that a copy takes, or -1.
+int Shell::path_of(const StartCopy& start) const {
+  return start.peer.valid() ? options_.links.path(start.peer.index(), start.device.index()) : -1;
+}
+
+/// An estimate.
+double Shell::planned_s(const StartCopy& start) const {
+  constexpr double kUnknownRate = 1e9;
+  const auto bytes = static_cast<double>(start.bytes);
+  if (const int path = path_of(start); path >= 0) {
+    const LinkTable::Path& link = options_.links.paths()[at(path)];
+    return bytes / link.bytes_per_s + link.latency_s;
+  }
+  const auto rate = static_cast<double>(part(start.device).device->link_bytes_per_s());
+  return bytes / (rate > 0 ? rate : kUnknownRate);
 }
 
 void Shell::perform(const StartHostOp& start) {

@@ -45,6 +45,14 @@ struct Patience {
   double least_s = 60, factor = 20;
 };
 
+/// How a shell uses its devices.
+struct ShellOptions {
+  Patience patience = {};
+  Bytes touched = 0;           ///< see Shell::add_device(), for the first devices
+  std::vector<int> gone = {};  ///< numbers of devices that left before; no event tells of them
+  LinkTable links = {};        ///< between devices
+};
+
 /// Runs the engine on real devices. One thread owns the engine, the one in run(); device threads,
 /// copy queues and host workers post their completions to it, so scheduling state needs no lock.
 /// Without LibTorch: tests run the same shell with a runner that checks bytes.
@@ -52,11 +60,10 @@ class Shell {
  public:
   /// The devices, host arena, pool, runner, observer and trace outlive the shell. The destructor
   /// waits for running work; if run() threw or was not called, it then has the runner release the
-  /// jobs that have not ended. `touched`: see add_device(), for these devices.
-  /// `gone`: numbers of devices that left before; the observer gets no event of them.
+  /// jobs that have not ended.
   Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host, HostPool& pool,
         OpRunner& runner, ShellObserver& observer, TraceRecorder* trace = nullptr,
-        Patience patience = {}, Bytes touched = 0, const std::vector<int>& gone = {});
+        ShellOptions options = {});
   ~Shell();
 
   /// Call it before run(), or on its thread. `home_bytes`: enough for every plan that the job may
@@ -134,6 +141,9 @@ class Shell {
   void perform(const StartOp& start);
   void perform(const DropGraph& drop);
   void perform(const StartCopy& start);
+  Event copy(const StartCopy& start, Copier::Finished finished);
+  int path_of(const StartCopy& start) const;
+  double planned_s(const StartCopy& start) const;
   void perform(const StartHostOp& start);
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted& committed);
@@ -188,7 +198,8 @@ class Shell {
   OpRunner& runner_;
   ShellObserver& observer_;
   TraceRecorder* const trace_;  ///< may be null
-  const Patience patience_;
+  const ShellOptions options_;
+  std::vector<std::unique_ptr<Link>> paths_;  ///< of options_.links
   const Clock::time_point start_ = Clock::now();
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
   Homes all_homes_;

@@ -106,7 +106,8 @@ void Shell::watch(DevicePart& on) {
     on.planned_s = 0;
     return on.watchdog->rest();
   }
-  const double allowance_s = std::max(patience_.least_s, patience_.factor * on.planned_s);
+  const Patience& patience = options_.patience;
+  const double allowance_s = std::max(patience.least_s, patience.factor * on.planned_s);
   on.watchdog->expect(allowance(allowance_s));
 }
 
@@ -170,7 +171,7 @@ void Shell::add_device(Device& device, Bytes touched) {
     Joining& joining = joining_.back();
     joining.part->watchdog =
         std::make_unique<Watchdog>(*io_, [device = joining.part->device] { device->abandon(); });
-    joining.part->watchdog->expect(allowance(patience_.least_s));
+    joining.part->watchdog->expect(allowance(options_.patience.least_s));
     warm(*joining.part, touched, [this, &joining](const std::string& failure) {
       joining.failure = failure;
       joining.ready = true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -61,6 +62,23 @@ std::shared_ptr<Device> open(std::size_t number, const DeviceConfig& config,
 }
 
 }  // namespace
+
+void require_valid(const LinkConfig& link, const std::string& field, std::size_t num_devices,
+                   ConfigCheck& check) {
+  FieldCheck fields(check, field);
+  visit_link(link, fields);
+  const std::string key = field + "between";
+  const std::set<int> devices(link.between.begin(), link.between.end());
+  check.require(devices.size() == link.between.size() && devices.size() > 1, key,
+                "must name at least two devices, each once");
+  for (int device : devices) {
+    if (device < 0 || static_cast<std::size_t>(device) < num_devices) continue;
+    check.require(false, key,
+                  fmt::format("names device {}, but there are only {}, numbered from 0; remove it, "
+                              "or add devices",
+                              device, num_devices));
+  }
+}
 
 /// Kinds round differently: the placement of a virtual node would change its bits.
 void DeviceList::require_kind(std::size_t number, const Device& device) const {

@@ -2,13 +2,19 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "core/base/config_check.h"
 #include "core/device/device.h"
 #include "spillway/choices.h"
 #include "spillway/device_config.h"
 
 namespace spillway {
+
+/// Adds a problem where a link is not one between `num_devices` devices.
+void require_valid(const LinkConfig& link, const std::string& field, std::size_t num_devices,
+                   ConfigCheck& check);
 
 /// The devices of a session by number, with those that have left. Not thread-safe.
 class DeviceList {

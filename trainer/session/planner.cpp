@@ -50,6 +50,7 @@ PlanDevice Planner::device(const SessionTrial& trial, std::size_t number) const 
           .budget = entry.budget,
           .split = entry.device->split(),
           .link_bytes_per_s = static_cast<double>(entry.link_bytes_per_s),
+          .links = &links_,
           .layers = measured == trial.times.end()
                         ? times_of(trial.profile, entry.device->slowdown())
                         : measured->second};

@@ -26,7 +26,7 @@ class Planner {
   using Devices = std::vector<DeviceId>;
 
   Planner(const SessionConfig& config, const DeviceList& devices)
-      : config_(config), devices_(devices) {}
+      : config_(config), devices_(devices), links_(config.links) {}
 
   /// Throws DoesNotFit. `avoided`: devices that take no lane.
   PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const;
@@ -66,6 +66,7 @@ class Planner {
 
   const SessionConfig& config_;
   const DeviceList& devices_;
+  const LinkTable links_;
 };
 
 }  // namespace spillway

@@ -41,6 +41,9 @@ DeviceList open_devices(const SessionConfig& config) {
   ConfigCheck check;
   std::optional<DeviceList> devices;
   check.run([&] { devices.emplace(config.devices, split_of(config)); });
+  for (std::size_t l = 0; l < config.links.size(); ++l) {
+    require_valid(config.links[l], fmt::format("links[{}].", l), config.devices.size(), check);
+  }
   check.run([&] { require_home_path(config.offload_path); });
   check.require(config.max_events > 0, "max_events", "is 0; keep at least the last one");
   check.require(config.max_history > 0, "max_history", "is 0; keep at least the last step");

@@ -33,8 +33,10 @@ void Session::Impl::begin_run() {
   controller = make_controller();
   deciding = deciding_rungs = false;
   shell = std::make_unique<Shell>(engine_config(), all_devices, host, pool, *this, *this, &trace,
-                                  Patience{.least_s = config.device_timeout_s}, touched_at_start(),
-                                  devices.gone());
+                                  ShellOptions{.patience = {.least_s = config.device_timeout_s},
+                                               .touched = touched_at_start(),
+                                               .gone = devices.gone(),
+                                               .links = LinkTable(config.links)});
   serving = shell.get();
   for (std::size_t t = 0; t < trials.size(); ++t) bring(JobId(t));
   watch_hosts();

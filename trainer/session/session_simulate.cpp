@@ -47,7 +47,7 @@ Contention Session::Impl::measure_contention() {
 }
 
 VirtualCosts Session::Impl::measure_costs() {
-  VirtualCosts costs{.host_workers = num_host_workers()};
+  VirtualCosts costs{.links = LinkTable(config.links), .host_workers = num_host_workers()};
   costs.contention = measure_contention();
   const SessionTrial* first = first_planned();
   if (first) costs.copy_bytes_per_s = first->planned.copy_bytes_per_s;

@@ -46,8 +46,8 @@ std::chrono::duration<double> thread_cpu_time() {
 
 }  // namespace
 
-CpuQueue::CpuQueue(const std::string& name, const CpuSwitches& switches, std::stop_token abandoned)
-    : switches_(switches), abandoned_(std::move(abandoned)), thread_([this] { run(); }) {
+CpuQueue::CpuQueue(const std::string& name, const Pace& pace, std::stop_token abandoned)
+    : pace_(pace), abandoned_(std::move(abandoned)), thread_([this] { run(); }) {
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
 }
 
@@ -70,14 +70,14 @@ void CpuQueue::push(Item item) {
 }
 
 void CpuQueue::enqueue(std::function<void()> work) {
-  if (switches_.slowdown == 1) return push({std::move(work)});
+  if (pace_.slowdown == 1) return push({std::move(work)});
   push({[this, work = std::move(work)] { work_slowly(work); }});
 }
 
 void CpuQueue::work_slowly(const std::function<void()>& work) {
   const auto begin = thread_cpu_time();
   work();
-  owed_ += (switches_.slowdown - 1) * (thread_cpu_time() - begin);
+  owed_ += (pace_.slowdown - 1) * (thread_cpu_time() - begin);
   const auto from = Clock::now();
   sleep_until(from + std::chrono::duration_cast<Clock::duration>(owed_));
   owed_ -= Clock::now() - from;
@@ -85,11 +85,13 @@ void CpuQueue::work_slowly(const std::function<void()>& work) {
 
 void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  if (switches_.link_bytes_per_s == 0) {
-    push({[=, this] { copy(to, from, bytes); }});
-  } else {
-    push({[=, this, asked = Clock::now()] { copy_by_link(to, from, bytes, asked); }});
-  }
+  if (pace_.link) return copy_over(*pace_.link, to, from, bytes);
+  push({[=, this] { copy(to, from, bytes); }});
+}
+
+void CpuQueue::copy_over(Link& link, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  push({[=, this, &link, asked = Clock::now()] { copy_slowly(link, to, from, bytes, asked); }});
 }
 
 /// The lock makes abandon() wait for a copy in progress; later copies are skipped.
@@ -98,13 +100,11 @@ void CpuQueue::copy(void* to, const void* from, std::size_t bytes) const {
   if (!abandoned_.stop_requested()) std::memcpy(to, from, bytes);
 }
 
-void CpuQueue::copy_by_link(void* to, const void* from, std::size_t bytes,
-                            Clock::time_point asked) {
-  const std::chrono::duration<double> least(static_cast<double>(bytes) /
-                                            static_cast<double>(switches_.link_bytes_per_s));
-  link_free_at_ = std::max(asked, link_free_at_) + std::chrono::ceil<Clock::duration>(least);
+void CpuQueue::copy_slowly(Link& link, void* to, const void* from, std::size_t bytes,
+                           Clock::time_point asked) {
+  const Clock::time_point arrives = link.take(bytes, std::max(asked, waited_until_));
   copy(to, from, bytes);
-  sleep_until(link_free_at_);
+  sleep_until(arrives);
 }
 
 /// Returns early if the queue is abandoned.
@@ -125,7 +125,7 @@ void CpuQueue::wait(const Event& event) {
   if (event.done()) return;
   push({[this, event] {
     event.wait(abandoned_);
-    link_free_at_ = std::max(link_free_at_, Clock::now());
+    waited_until_ = Clock::now();
   }});
 }
 

@@ -16,9 +16,13 @@ namespace spillway {
 /// the thread.
 class CpuQueue final : public Queue {
  public:
-  /// `name` names the thread (the system keeps 15 characters). `switches` limit the rate of copies
-  /// and slow down work. Once `abandoned` is requested to stop, work, copies and waits are skipped.
-  explicit CpuQueue(const std::string& name, const CpuSwitches& switches = {},
+  struct Pace {
+    double slowdown = 1;   ///< factor on the time of work
+    Link* link = nullptr;  ///< of copies, outlives the queue; null: as fast as memory
+  };
+  /// `name` names the thread (the system keeps 15 characters). Once `abandoned` is requested to
+  /// stop, work, copies and waits are skipped.
+  explicit CpuQueue(const std::string& name, const Pace& pace = {.slowdown = 1, .link = nullptr},
                     std::stop_token abandoned = {});
   ~CpuQueue() override;
   CpuQueue(const CpuQueue&) = delete;
@@ -26,6 +30,7 @@ class CpuQueue final : public Queue {
 
   void enqueue(std::function<void()> work) override;
   void copy_async(void* to, const void* from, std::size_t bytes) override;
+  void copy_over(Link& link, void* to, const void* from, std::size_t bytes) override;
   Event record() override;
   void wait(const Event& event) override;
   void notify(std::function<void()> done) override;
@@ -43,9 +48,10 @@ class CpuQueue final : public Queue {
   void run() noexcept;
   void push(Item item);
   void copy(void* to, const void* from, std::size_t bytes) const;
-  /// Copies, then sleeps until a link of that rate would be done. The time starts when the link is
-  /// free and the copy was `asked` for, so oversleeping does not delay the next copy.
-  void copy_by_link(void* to, const void* from, std::size_t bytes, Clock::time_point asked);
+  /// Copies, then sleeps until the copy has taken the link. The time starts when the link is free
+  /// and the copy was `asked` for, so oversleeping does not delay the next copy.
+  void copy_slowly(Link& link, void* to, const void* from, std::size_t bytes,
+                   Clock::time_point asked);
   /// Works, then sleeps until the work has taken `slowdown` times its CPU time. The next sleep
   /// compensates for oversleeping.
   void work_slowly(const std::function<void()>& work);
@@ -53,14 +59,14 @@ class CpuQueue final : public Queue {
   /// The next item, or an empty one once the queue ends.
   Item next();
 
-  const CpuSwitches switches_;
+  const Pace pace_;
   const std::stop_token abandoned_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<Item> items_ SPILLWAY_GUARDED_BY(mutex_);
   bool ending_ SPILLWAY_GUARDED_BY(mutex_) = false;
   mutable Mutex copying_;                  // held while bytes are copied
-  Clock::time_point link_free_at_;         // used by the queue's thread only
+  Clock::time_point waited_until_;         // used by the queue's thread only
   std::chrono::duration<double> owed_{0};  // likewise
   std::thread thread_;                     // last: it uses the others
 };

@@ -26,7 +26,8 @@ class CudaDevice final : public Device {
         gate_(name, {}, abandoned_.get_token()),
         compute_(name + " compute", gpu, CudaQueue::Waits::stream, health_, token()),
         host_to_device_(name + " h2d", gpu, CudaQueue::Waits::feeder, health_, token()),
-        device_to_host_(name + " d2h", gpu, CudaQueue::Waits::feeder, health_, token()) {}
+        device_to_host_(name + " d2h", gpu, CudaQueue::Waits::feeder, health_, token()),
+        from_devices_(name + " d2d", gpu, CudaQueue::Waits::feeder, health_, token()) {}
 
   const std::string& name() const override { return budget_->owner(); }
   const std::string& kind() const override { return kind_; }
@@ -40,6 +41,7 @@ class CudaDevice final : public Device {
   Queue& compute() override { return compute_; }
   Queue& host_to_device() override { return host_to_device_; }
   Queue& device_to_host() override { return device_to_host_; }
+  Queue& from_devices() override { return from_devices_; }
 
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override { return arena_->allocate(bytes); }
   /// If the GPU is lost, state in host memory is unaffected.
@@ -62,7 +64,9 @@ class CudaDevice final : public Device {
   void abandon() override {
     abandoned_.request_stop();
     end_on_gpu(gpu_, [this] {
-      for (CudaQueue* queue : {&host_to_device_, &device_to_host_}) queue->finish_copies();
+      for (CudaQueue* queue : {&host_to_device_, &device_to_host_, &from_devices_}) {
+        queue->finish_copies();
+      }
     });
   }
 
@@ -79,8 +83,8 @@ class CudaDevice final : public Device {
   std::stop_source abandoned_;
   CudaHealth health_;
   FaultSwitch gate_;  // of the compute queue's thread
-  CudaQueue compute_, host_to_device_,
-      device_to_host_;  // declared last: pending work may use the members above
+  // Declared last: pending work may use the members above.
+  CudaQueue compute_, host_to_device_, device_to_host_, from_devices_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ CudaQueue::CudaQueue(const std::string& name, int gpu, Waits waits, CudaHealth& 
     require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   });
   listener_ = std::make_unique<CpuQueue>(name + " end");
-  feeder_ = std::make_unique<CpuQueue>(name, CpuSwitches{}, abandoned_);
+  feeder_ = std::make_unique<CpuQueue>(name, CpuQueue::Pace{}, abandoned_);
   for (CpuQueue* thread : {listener_.get(), feeder_.get()}) {
     thread->notify([this] { health_.note(cudaSetDevice(gpu_)); });
   }

@@ -23,6 +23,7 @@ TEST(DoctorCommand, MeasuresTheInputsOfPlans) {
     EXPECT_GT(json[key], 0) << key;
   const std::size_t num_gpus = json["gpus"].size();
   EXPECT_EQ(json["why_no_gpu"] == "", num_gpus > 0);
+  EXPECT_LE(json["links"].size(), num_gpus * num_gpus / 2);
   ASSERT_GE(json["devices"].size(), 1u);
   EXPECT_LE(json["devices"].size(), 1 + num_gpus);
   const auto& cpu = json["devices"][0];

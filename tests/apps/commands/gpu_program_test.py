@@ -49,6 +49,9 @@ class OnGpus(unittest.TestCase):
         for index in range(LAST + 1):
             self.assertRegex(DOCTOR, rf"(?m)^ +cuda:{index} +[0-9.]+ GiB/s")
             self.assertRegex(DOCTOR, rf"cuda:{index}, bf16: .*: use at least [0-9]+ virtual node")
+        links = re.findall(r"(?m)^  - {between: \[([0-9]+), ([0-9]+)\], rate: [0-9]+MB/s}$", DOCTOR)
+        self.assertEqual(len(links), LAST * (LAST + 1) // 2)
+        self.assertEqual(DOCTOR.count("\nlinks:\n"), 1 if links else 0)
 
     def test_a_killed_run_resumes_with_other_gpus_and_budgets(self):
         bf16 = ("train.dtype=bf16", "train.gradient_dtype=bf16", "train.max_steps=60")

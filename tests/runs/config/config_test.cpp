@@ -134,6 +134,24 @@ TEST(Config, ReadsRatesOfImitatedLinks) {
                        "limit"});
 }
 
+TEST(Config, ReadsLinksBetweenDevices) {
+  const auto with_links = [](const std::string& links) {
+    return "devices: [{memory: 1GiB}, {memory: 1GiB}]\nlinks: " + links + "\n" + kData;
+  };
+  EXPECT_EQ(read(with_links("[{between: [1, 0], rate: 2GB/s, latency: 1e-4, shared: true}]"))
+                .session.links,
+            (std::vector<LinkConfig>{{{1, 0}, 2'000'000'000, 1e-4, true}}));
+  EXPECT_EQ(
+      problems(with_links("[{rate: 0}, {between: 0, rate: 1B/s, latency: -1, share: true}]")),
+      (Messages{
+          "line 2: links[0].between: is missing; list the numbers of the devices, such as [0, 1]",
+          "line 2: links[0].rate: is '0', must be a rate of at least 1.00 KiB/s, such as 2GB/s",
+          "line 2: links[1].between: is '0', must be a list, such as [1, 2]",
+          "line 2: links[1].rate: is '1B/s', must be a rate of at least 1.00 KiB/s, such as 2GB/s",
+          "line 2: links[1].latency: is '-1', must be a number of at least 0 and at most 60",
+          "line 2: links[1].share: unknown key; did you mean links[1].shared?"}));
+}
+
 TEST(Config, ReportsAllProblemsInOrderOfLines) {
   EXPECT_EQ(
       problems("train:\n"

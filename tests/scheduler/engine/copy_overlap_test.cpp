@@ -16,7 +16,7 @@ namespace {
 
 using testing::chain;
 
-constexpr CopyDirection kDown = CopyDirection::to_device, kUp = CopyDirection::to_host;
+constexpr CopyQueue kDown = CopyQueue::from_host, kUp = CopyQueue::to_host;
 
 TEST(CopyOverlap, IsThePartOfCopiesDuringOps) {
   CopyOverlap overlap;

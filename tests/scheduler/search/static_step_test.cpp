@@ -44,11 +44,14 @@ Case make_case(std::uint64_t seed, Bytes percent) {
   made.shape.max_steps = kPricedSteps;
   made.shape.eval_virtual_nodes = 0;
   const Strategy strategy = random.strategy(made.model, made.shape);
-  made.plan = std::make_shared<JobPlan>(lower(made.model, made.profile, made.shape, strategy));
+  JobPlan plan = lower(made.model, made.profile, made.shape, strategy);
+  for (int t = 0; t < strategy.tracks; ++t) plan.track_devices.emplace_back(t);  // links differ
+  made.plan = std::make_shared<JobPlan>(std::move(plan));
   made.engine.device_budgets.assign(at(strategy.tracks), made.plan->needed_budget * percent / 100);
   made.engine.host_budget = 1_GiB;
   made.engine.policy = make_policy("fifo");
-  made.costs = {.copy_bytes_per_s = random.between(1, 100) * 1e7};
+  made.costs = {.copy_bytes_per_s = random.between(1, 100) * 1e7,
+                .links = testing::random_links(seed, strategy.tracks)};
   return made;
 }
 
@@ -113,16 +116,25 @@ TEST(StaticStep, IsLongerThanAskedOnlyIfItIs) {
   EXPECT_GT(early, 100) << "the control: passes do end early";
 }
 
-/// Negative control: with faster copies the step is shorter.
+/// Negative controls: with faster copies the step is shorter, and with a slow link longer.
 TEST(StaticStep, DependsOnTheCosts) {
-  int others = 0;
+  int others = 0, slower = 0, with_links = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Case each = make_case(seed, 10'000);
     const auto before = each.estimate();
     each.costs.copy_bytes_per_s *= 4;
     others += *each.estimate() < *before ? 1 : 0;
+    const int tracks = each.plan->strategy.tracks;
+    if (tracks == 1) continue;
+    const double fast_s = *each.estimate();
+    std::vector<int> all(at(tracks));
+    std::iota(all.begin(), all.end(), 0);
+    each.costs.links = LinkTable({{.between = all, .bytes_per_s = 10'000}});
+    slower += *each.estimate() > 2 * fast_s ? 1 : 0;
+    ++with_links;
   }
   EXPECT_GT(others, 40);
+  EXPECT_GT(slower, with_links / 2);
 }
 
 }  // namespace

@@ -102,9 +102,10 @@ TEST(VirtualShell, RunsQueuesInOrderAfterDependencies) {
     for (std::size_t d = 0; d < workload.config.device_budgets.size(); ++d) {
       const DeviceId id(d);
       expect_one_at_a_time(record.all<StartOp>([&](const auto& op) { return op.device == id; }));
-      for (const auto direction : {CopyDirection::to_device, CopyDirection::to_host}) {
-        expect_one_at_a_time(record.all<StartCopy>(
-            [&](const auto& copy) { return copy.device == id && copy.direction == direction; }));
+      for (std::size_t queue = 0; queue < kCopyQueues; ++queue) {
+        expect_one_at_a_time(record.all<StartCopy>([&](const auto& copy) {
+          return copy.device == id && copy.queue() == static_cast<CopyQueue>(queue);
+        }));
       }
     }
     EXPECT_LE(most_at_once(record.all<StartHostOp>([](const auto&) { return true; })),

@@ -88,6 +88,7 @@ class ActionChecker {
     int terms = -1;   // of a sum: ops that have added to it; -1: it is no sum
     bool operator==(const Content&) const = default;
   };
+  static constexpr int kQueues = 1 + static_cast<int>(kCopyQueues);  // of a device
   using Place = std::pair<int, Bytes>;
   struct Graph {
     std::int64_t step = 0;
@@ -99,7 +100,7 @@ class ActionChecker {
     ActionId id;
     JobId job;
     DeviceId device;  // not valid: on the host
-    int queue;        // ops of a device and copies of one direction are ordered among themselves
+    int queue;        // ops and copies of one queue of a device are ordered among themselves
     Action action;
     DeviceId peer = {};    // source of a copy
     bool is_void = false;  // it needs bytes of a device that has been lost
@@ -133,7 +134,7 @@ class ActionChecker {
     const DeviceId made_for = plan(start.job).device_of(unit.track);
     if (made_for.valid() && made_for != start.device) ++strays_;
     const int device = static_cast<int>(start.device.value);
-    Flight flight{start.id, start.job, start.device, device * 3, start};
+    Flight flight{start.id, start.job, start.device, device * kQueues, start};
     flight.before = {start.after.begin(), start.after.end()};
     std::size_t next = 0;
     std::map<int, Bytes> needed;  // offsets of what a graph needs
@@ -175,7 +176,7 @@ class ActionChecker {
   void observe(const DropGraph& drop) {
     require(graphs_.erase({drop.device, drop.job, drop.buffer}) == 1, "no graph to drop");
     ++graphs_dropped_;
-    const int queue = static_cast<int>(drop.device.value) * 3;
+    const int queue = static_cast<int>(drop.device.value) * kQueues;
     launch({drop.id, drop.job, drop.device, queue, drop});
   }
 
@@ -188,7 +189,8 @@ class ActionChecker {
                               ? Place{static_cast<int>(copy.peer.value), copy.peer_offset}
                               : Place{home(copy.job), copy.home};
     const Content content = content_of(copy.job, copy.buffer);
-    Flight flight{copy.id, copy.job, copy.device, device * 3 + (down ? 1 : 2), copy, copy.peer};
+    const int queue = device * kQueues + 1 + static_cast<int>(copy.queue());
+    Flight flight{copy.id, copy.job, copy.device, queue, copy, copy.peer};
     if (copy.peer.valid()) {
       require(!gone_.contains(copy.peer), "a copy from a device that has left");
     }

@@ -239,6 +239,25 @@ struct Workload {
   std::vector<Accident> accidents;
 };
 
+/// Between some of the devices; none for every third seed.
+inline LinkTable random_links(std::uint64_t seed, int num_devices) {
+  std::mt19937_64 random(seed);
+  const auto draw = [&](int min, int max) {
+    return std::uniform_int_distribution<int>(min, max)(random);
+  };
+  std::vector<LinkConfig> links;
+  for (int i = num_devices < 2 || seed % 3 == 0 ? 0 : draw(1, 3); i > 0; --i) {
+    LinkConfig& link = links.emplace_back();
+    for (int d = 0; d < num_devices; ++d) {
+      if (draw(0, 2) > 0) link.between.push_back(d);
+    }
+    link.bytes_per_s = static_cast<Bytes>(draw(1, 200)) * 1'000'000;
+    link.latency_s = draw(0, 1) * 1e-4;
+    link.shared = draw(0, 1) == 1;
+  }
+  return LinkTable(links);
+}
+
 /// Jobs and devices with budgets from the smallest to ample. Sometimes every device differs,
 /// sometimes jobs stop or fail.
 inline Workload make_workload(std::uint64_t seed) {
@@ -274,6 +293,7 @@ inline Workload make_workload(std::uint64_t seed) {
   workload.config.policy = make_policy(
       kPolicyNames.at(static_cast<std::size_t>(random.between(0, kPolicyNames.size() - 1))));
   workload.costs.copy_bytes_per_s = random.between(1, 200) * 1e6;
+  workload.costs.links = random_links(seed, num_devices);
   workload.costs.host_workers = random.between(1, 3);
   Bytes largest_home = 0, all_homes = 0;
   for (std::size_t j = 0; j < models.size(); ++j) {
@@ -319,6 +339,8 @@ inline Workload make_strategies(std::uint64_t seed) {
     workload.config.device_budgets.push_back(least * static_cast<Bytes>(random.between(10, 30)) /
                                              10);
   }
+  workload.costs.links =
+      random_links(seed, static_cast<int>(workload.config.device_budgets.size()));
   return workload;
 }
 

@@ -85,7 +85,8 @@ class RealRun {
         home_store(*devices.front()),
         host(workload.config.host_budget, store ? *store : home_store),
         pool(2),
-        shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience, touched) {
+        shell(workload.config, pointers(), host, pool, runner, heard, nullptr,
+              {.patience = patience, .touched = touched, .links = workload.costs.links}) {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
       runner.add(JobId(j), workload.jobs[j]);
     }

@@ -4,6 +4,9 @@
 
 #include <sstream>
 
+#include "core/device/device.h"
+#include "trainer/profile/copy_rates.h"
+
 namespace spillway {
 namespace {
 
@@ -29,6 +32,14 @@ TEST(ProcessorName, IsMadeOfTheNumbersOfTheFirstArmCore) {
 TEST(ProcessorName, IsUnknownWithoutInformation) {
   EXPECT_EQ(name_in(""), "unknown");
   EXPECT_EQ(name_in("processor\t: 0\nmodel name\t:\nno colon\n: no key\n"), "unknown");
+}
+
+TEST(CopyRates, BetweenDevicesHaveTheLinkOfTheReceiver) {
+  const auto slow = make_cpu_device("cpu:0", 8_MiB, {.link_bytes_per_s = 64_MiB}),
+             fast = make_cpu_device("cpu:1", 8_MiB);
+  const double link = 64 << 20;
+  EXPECT_LT(measure_copies(*fast, *slow), 1.01 * link);
+  EXPECT_GT(measure_copies(*slow, *fast), 2 * link);
 }
 
 }  // namespace

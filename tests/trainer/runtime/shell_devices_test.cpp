@@ -114,7 +114,7 @@ Bytes taken_at_start(Bytes touched) {
   Heard heard;
   const Bytes before = resident_bytes();
   const Shell shell({.device_budgets = {64_MiB}, .policy = make_policy("fifo")}, {device.get()},
-                    host, pool, runner, heard, nullptr, {}, touched);
+                    host, pool, runner, heard, nullptr, {.touched = touched});
   device->compute().record().wait();
   return resident_bytes() - before;
 }

@@ -88,6 +88,24 @@ TEST(Strategies, KeepTheBitsOfRunningStatistics) {
   expect_same_bits(placed.trials[0], alone.trials[0]);
 }
 
+/// Links change when bytes arrive, not which. Tracks are bound to devices, since they differ.
+TEST(Strategies, KeepTheBitsOverLinksBetweenDevices) {
+  SessionConfig config = session_of(3, kAmple);
+  config.links = {{.between = {0, 1}, .bytes_per_s = 100'000'000, .latency_s = 1e-4},
+                  {.between = {0, 1, 2}, .bytes_per_s = 20'000'000, .shared = true}};
+  const RunResult placed = train(config, with_strategy(kPipeline));
+  expect_same_bits(placed.trials[0], resident(FloatType::fp32));
+  EXPECT_EQ(placed.devices[2].ops, 0u);
+  const auto refused = [&](LinkConfig link) {
+    config.links = {std::move(link)};
+    return thrown<ConfigError>([&] { Session session(config); });
+  };
+  EXPECT_EQ(refused({{0, 3}, 1'000'000}).field, "links[0].between");
+  EXPECT_EQ(refused({{1, 1}, 1'000'000}).field, "links[0].between");
+  EXPECT_EQ(refused({{1}, 1'000'000}).field, "links[0].between");
+  EXPECT_EQ(refused({{0, 1}, 0}).field, "links[0].rate");
+}
+
 /// Behind slow links, by which lanes would load all weights.
 TEST(Strategies, AreFoundAndKeepTheBits) {
   SessionConfig config = session_of(2, kAmple);
