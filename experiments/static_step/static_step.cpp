@@ -49,14 +49,15 @@ struct Problem {
   }
 
   Strategy strategy(std::mt19937_64& words, int devices) const {
-    Draft draft = everywhere({}, layers);
+    Draft draft = everywhere({}, layers, shape.groups);
     for (std::size_t begin = 0; begin < layers.size();) {
       const std::size_t end = std::min(layers.size(), begin + 1 + words() % layers.size());
       const int tracks = 1 << words() % (1 + at(static_cast<int>(std::log2(devices))));
       const int pieces = words() % 2 == 0 && tracks <= kNodes ? 1 : std::min(tracks, 4);
       const int first = static_cast<int>(words() % at(devices - tracks + 1));
       for (; begin < end; ++begin) {
-        draft.grids[begin] = grid_for(layers[begin], consecutive(first, tracks, pieces));
+        draft.grids[begin] =
+            grid_for(layers[begin], consecutive(first, tracks, pieces), shape.groups);
       }
     }
     draft.chunk = static_cast<int>(words() % 3);

@@ -29,14 +29,27 @@ int num_rows(const LayerPlacement& placement) {
   return static_cast<int>(placement.tracks.size()) / placement.pieces;
 }
 
+/// A layer that is not divided, such as one that adds what pieces make, is divided by the batch
+/// over all tracks of a row.
 Place place_of(const LayerPlacement& placement, const LayerSpec& layer, int groups) {
-  const int column = layer.piece * placement.pieces / layer.pieces;
   Place place{{}, placement.set};
+  const auto add = [&](int begin, int size, int row, int column) {
+    const int track = placement.tracks[at(row * placement.pieces + column)];
+    place.cells.push_back({{begin, begin + size}, track});
+  };
   int begin = 0, row = 0;
   for (int size : split_groups(groups, num_rows(placement))) {
-    const int track = placement.tracks[at(row++ * placement.pieces + column)];
-    place.cells.push_back({{begin, begin + size}, track});
-    begin += size;
+    if (layer.pieces > 1) {
+      add(begin, size, row, layer.piece * placement.pieces / layer.pieces);
+      begin += size;
+    } else {
+      int column = 0;
+      for (int part : split_groups(size, std::min(size, placement.pieces))) {
+        add(begin, part, row, column++);
+        begin += part;
+      }
+    }
+    ++row;
   }
   return place;
 }

@@ -106,18 +106,14 @@ Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,
   return placed(order, by_layer, model, groups);
 }
 
-Grid grid_for(const WholeLayer& layer, const Grid& grid) {
-  if (layer.pieces > 1) return grid;
-  Grid rows{.tracks = {}};
-  for (std::size_t t = 0; t < grid.tracks.size(); t += at(grid.pieces)) {
-    rows.tracks.push_back(grid.tracks[t]);
-  }
-  return rows;
+Grid grid_for(const WholeLayer& layer, const Grid& grid, int groups) {
+  const bool is_divided = layer.pieces > 1 || static_cast<int>(grid.tracks.size()) > groups;
+  return is_divided ? grid : Grid{.tracks = grid.tracks};
 }
 
-Draft everywhere(const Grid& grid, const std::vector<WholeLayer>& layers) {
+Draft everywhere(const Grid& grid, const std::vector<WholeLayer>& layers, int groups) {
   Draft draft;
-  for (const WholeLayer& layer : layers) draft.grids.push_back(grid_for(layer, grid));
+  for (const WholeLayer& layer : layers) draft.grids.push_back(grid_for(layer, grid, groups));
   return draft;
 }
 

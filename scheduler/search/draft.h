@@ -56,10 +56,11 @@ StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& laye
 Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,
                      const ModelSpec& model, int groups);
 
-/// The grid as it is for a layer: one that is not divided has no use for ranges of pieces.
-Grid grid_for(const WholeLayer& layer, const Grid& grid);
+/// The grid as it is for a layer: one that is not divided has no use for ranges of pieces, unless
+/// there are more tracks than reduction groups.
+Grid grid_for(const WholeLayer& layer, const Grid& grid, int groups);
 /// All layers on the same grid.
-Draft everywhere(const Grid& grid, const std::vector<WholeLayer>& layers);
+Draft everywhere(const Grid& grid, const std::vector<WholeLayer>& layers, int groups);
 /// Consecutive tracks from `begin`: ranges of groups times `pieces` ranges of pieces.
 Grid consecutive(int begin, int tracks, int pieces = 1);
 

@@ -37,7 +37,7 @@ std::vector<std::size_t> stage_begins(const std::vector<WholeLayer>& layers, int
 }
 
 Draft pipeline(const std::vector<WholeLayer>& layers, int stages, int tracks_per_stage) {
-  Draft draft = everywhere({}, layers);
+  Draft draft = everywhere({}, layers, 1);
   const std::vector<std::size_t> begins = stage_begins(layers, stages);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const auto stage = std::ranges::upper_bound(begins, l) - begins.begin() - 1;
@@ -68,11 +68,11 @@ std::vector<bool> with_many_weights(const std::vector<WholeLayer>& layers) {
 std::vector<std::pair<std::string, Draft>> known_drafts(const std::vector<WholeLayer>& layers,
                                                         int devices, int groups) {
   std::vector<std::pair<std::string, Draft>> found{
-      {"one device, as a strategy", everywhere({}, layers)}};
+      {"one device, as a strategy", everywhere({}, layers, groups)}};
   const int most_lanes = std::min(devices, groups);
   if (most_lanes > 1) {
     found.emplace_back("data parallelism, as a strategy",
-                       everywhere(consecutive(0, most_lanes), layers));
+                       everywhere(consecutive(0, most_lanes), layers, groups));
   }
   for (int stages = 2; stages <= devices; ++stages) {
     const int lanes = devices / stages;
@@ -83,7 +83,7 @@ std::vector<std::pair<std::string, Draft>> known_drafts(const std::vector<WholeL
                        pipeline(layers, stages, lanes));
   }
   if (devices > 1 && std::ranges::any_of(layers, is_divided)) {
-    Draft tensor = everywhere(consecutive(0, devices, devices), layers);
+    Draft tensor = everywhere(consecutive(0, devices, devices), layers, groups);
     tensor.chunk = 1;
     Draft expert = tensor;
     const std::vector<bool> is_heavy = with_many_weights(layers);

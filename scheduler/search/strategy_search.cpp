@@ -60,7 +60,8 @@ class Moves {
     if (kind < 70) {
       // That of another layer moves the end of a stage.
       const Grid grid = draws_.below(3) == 0 ? draws_.any_of(draft.grids) : any_grid();
-      for (std::size_t l : any_group(kind)) draft.grids[l] = grid_for(space_.layers[l], grid);
+      for (std::size_t l : any_group(kind))
+        draft.grids[l] = grid_for(space_.layers[l], grid, space_.groups);
     } else if (kind < 80) {
       copy_a_block(draft);
     } else if (kind < 85) {
@@ -182,7 +183,7 @@ class Moves {
     if (from_before ? begin < size : end + size > draft.grids.size()) return;
     for (std::size_t l = begin; l < end; ++l) {
       const std::size_t from = from_before ? l - size : l + size;
-      draft.grids[l] = grid_for(space_.layers[l], draft.grids[from]);
+      draft.grids[l] = grid_for(space_.layers[l], draft.grids[from], space_.groups);
     }
   }
 
@@ -357,7 +358,8 @@ class Search {
       for (const auto& group : groups) {
         for (const Grid& grid : grids) {
           Draft next = best_;
-          for (std::size_t l : group) next.grids[l] = grid_for(space_.layers[l], grid);
+          for (std::size_t l : group)
+            next.grids[l] = grid_for(space_.layers[l], grid, space_.groups);
           if (!tries(next)) return;
         }
       }
@@ -391,7 +393,7 @@ class Search {
         const bool is_like = from + 1 == l || space_.layers[from].kind == space_.layers[l].kind;
         if (!is_like) continue;
         Draft next = best_;
-        next.grids[l] = grid_for(space_.layers[l], best_.grids[from]);
+        next.grids[l] = grid_for(space_.layers[l], best_.grids[from], space_.groups);
         if (next == best_ || num_placements(next) > num_placements(best_)) continue;
         if (seconds_of(next, most_s) <= most_s) best_ = next;
       }

@@ -18,6 +18,7 @@
 #include "spillway/error.h"
 #include "trainer/c10d/gloo_pipes.h"
 #include "trainer/c10d/invitation.h"
+#include "trainer/c10d/meeting.h"
 #include "trainer/c10d/quiet_c10d.h"
 
 namespace spillway {
@@ -87,18 +88,18 @@ auto ask_store(const std::string& endpoint, const Work& work) {
   }
 }
 
-std::string key(const std::string& name) { return "spillway/" + name; }
+/// What hosts read that do not know the meeting.
+constexpr const char *kInvitation = "spillway/invitation", *kNumbers = "spillway/numbers";
 
 /// Waits until the store has the key. `give_up`: called meanwhile; throws if it is no use to wait.
 template <typename GiveUp>
-std::string wait_for(c10d::Store& store, const std::string& name, const GiveUp& give_up) {
+std::string wait_for(c10d::Store& store, const std::string& key, const GiveUp& give_up) {
   constexpr milliseconds kInterval(10);
-  while (!store.check({key(name)})) {
+  while (!store.check({key})) {
     give_up();
     std::this_thread::sleep_for(kInterval);
   }
-  const std::vector<std::uint8_t> value = store.get(key(name));
-  return {value.begin(), value.end()};
+  return store.get_to_str(key);
 }
 
 /// Messages: this host is done; this host lives.
@@ -112,7 +113,7 @@ std::string invitation_at(const std::string& endpoint, double timeout_s) {
   const auto rendezvous = Rendezvous::join(*endpoint_of(endpoint), limit_of(config));
   const auto end = std::chrono::steady_clock::now() + limit_of(config);
   return ask_store(endpoint, [&] {
-    return wait_for(*rendezvous.store(), "invitation", [&] {
+    return wait_for(*rendezvous.store(), kInvitation, [&] {
       if (std::chrono::steady_clock::now() < end) return;
       throw Error(
           fmt::format("{} is no endpoint of host 0, or host 0 does not invite others; "
@@ -126,7 +127,7 @@ int take_host_number(const std::string& endpoint, double timeout_s) {
   const HostsConfig config{.endpoint = endpoint, .timeout_s = timeout_s};
   const auto rendezvous = Rendezvous::join(*endpoint_of(endpoint), limit_of(config));
   return ask_store(endpoint,
-                   [&] { return static_cast<int>(rendezvous.store()->add(key("numbers"), 1)); });
+                   [&] { return static_cast<int>(rendezvous.store()->add(kNumbers, 1)); });
 }
 
 Hosts::Hosts(const HostsConfig& config)
@@ -136,9 +137,12 @@ Hosts::Hosts(const HostsConfig& config)
   const milliseconds limit = limit_of(config);
   const bool opens = config.number == 0 && !has_store_of_torchrun();
   rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, limit));
-  if (config.number == 0) tell("invitation", config.invitation);
+  ask_store(config.endpoint, [&] {
+    if (config.number == 0) rendezvous_->store()->set(kInvitation, config.invitation);
+    prefix_ = "spillway/" + name_of_meeting(*rendezvous_, config.number, config.size, limit) + "/";
+  });
   const HostGroup group{
-      .name = "spillway/hosts",
+      .name = prefix_ + "hosts",
       .number = config.number,
       .size = config.size,
       .address = config.address.empty() ? address_towards(endpoint) : config.address};
@@ -159,9 +163,7 @@ Hosts::~Hosts() {
 }
 
 void Hosts::tell(const std::string& name, const std::string& value) {
-  ask_store(config_.endpoint, [&] {
-    rendezvous_->store()->set(key(name), std::vector<std::uint8_t>(value.begin(), value.end()));
-  });
+  ask_store(config_.endpoint, [&] { rendezvous_->store()->set(prefix_ + name, value); });
 }
 
 std::string Hosts::hear(const std::string& name, int from) {
@@ -175,7 +177,7 @@ std::string Hosts::hear(const std::string& name, int from) {
         from, config_.timeout_s));
   };
   return ask_store(config_.endpoint,
-                   [&] { return wait_for(*rendezvous_->store(), name, give_up); });
+                   [&] { return wait_for(*rendezvous_->store(), prefix_ + name, give_up); });
 }
 
 void Hosts::when_ended(std::function<void()> what) {

@@ -32,7 +32,7 @@ class Hosts final : private PeersListener {
   int size() const { return config_.size; }
   Peers& peers() { return *peers_; }
 
-  /// Writes a value that every host can read. Throws Error.
+  /// Writes a value that every host of this start can read. Throws Error.
   void tell(const std::string& name, const std::string& value);
   /// Waits for a value that some host writes. Throws Error after the time limit, or if training
   /// together has ended.
@@ -69,6 +69,7 @@ class Hosts final : private PeersListener {
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
   std::function<void()> when_ended_ SPILLWAY_GUARDED_BY(mutex_);
   std::optional<Rendezvous> rendezvous_;
+  std::string prefix_;  ///< of this meeting's keys
   Mutex abandoning_;
   std::unique_ptr<FramedPeers> peers_;
   std::jthread life_;

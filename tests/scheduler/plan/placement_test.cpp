@@ -54,6 +54,19 @@ TEST(Placement, DividesBatchAndPieces) {
   EXPECT_EQ(letters_of(strategy, 0, model), (std::vector<std::string>{"O", "", "", ""}));
 }
 
+/// So that one track does not add the terms of all virtual nodes.
+TEST(Placement, DividesOtherLayersByTheBatch) {
+  const ModelSpec model = divided_chain(1, 4);
+  const auto cells_of_sum = [&](const LayerPlacement& placement, int groups) {
+    return placed({{placement}}, model, groups).stages.back().cells;
+  };
+  EXPECT_EQ(cells_of_sum({{"*"}, {0, 1, 2, 3}, 4}, 4),
+            (Cells{{{0, 1}, 0}, {{1, 2}, 1}, {{2, 3}, 2}, {{3, 4}, 3}}));
+  EXPECT_EQ(cells_of_sum({{"*"}, {0, 1, 2, 3}, 4}, 2), (Cells{{{0, 1}, 0}, {{1, 2}, 1}}));
+  EXPECT_EQ(cells_of_sum({{"*"}, {3, 2, 1, 0}, 2}, 4),
+            (Cells{{{0, 1}, 3}, {{1, 2}, 2}, {{2, 3}, 1}, {{3, 4}, 0}}));
+}
+
 TEST(Placement, LetsLaterLinesWin) {
   const Strategy strategy = placed({{{{"*"}, {1}}, {{"layer.?"}, {0}}}}, chain(3), kGroups);
   EXPECT_EQ(layers_of(strategy), (Ranges{{0, 3}}));

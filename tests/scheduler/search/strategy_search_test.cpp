@@ -115,7 +115,7 @@ TEST(StrategySearch, DividesLayersWithManyWeightsByPieces) {
 
 TEST(StrategySearch, WritesPatternsOfBlocks) {
   const Problem problem(divided_chain(3, 2), 2, 4, 1e9);
-  Draft draft = everywhere(consecutive(0, 2), problem.space.layers);
+  Draft draft = everywhere(consecutive(0, 2), problem.space.layers, problem.space.groups);
   EXPECT_EQ(to_config(draft, problem.space.layers).place.at(0).layers,
             std::vector<std::string>{"*"});
   for (std::size_t l = 4; l < 10; ++l) draft.grids[l] = consecutive(1, 1);  // from h.1.mlp on
@@ -131,7 +131,7 @@ TEST(StrategySearch, WritesPatternsOfBlocks) {
 
 TEST(StrategySearch, DividesWeightsIntoSetsOfLimitedBytes) {
   const Problem problem(chain(6, 256 << 10), 2, 4, 1e9);  // 1 MiB a layer
-  Draft draft = everywhere(consecutive(0, 1), problem.space.layers);
+  Draft draft = everywhere(consecutive(0, 1), problem.space.layers, problem.space.groups);
   EXPECT_EQ(sets_of(draft, problem.space.layers), std::vector<int>(6, 0));
   draft.set_bytes = 2_MiB;
   EXPECT_EQ(sets_of(draft, problem.space.layers), (std::vector{0, 0, 1, 1, 2, 2}));
@@ -200,7 +200,7 @@ double shortest_step(const Problem& problem, const std::vector<Grid>& grids) {
   const std::size_t layers = problem.space.layers.size();
   std::vector<std::size_t> digits(layers, 0);
   while (true) {
-    Draft draft = everywhere({}, problem.space.layers);
+    Draft draft = everywhere({}, problem.space.layers, problem.space.groups);
     for (std::size_t l = 0; l < layers; ++l) draft.grids[l] = grids[digits[l]];
     for (const int chunk : {0, 1, 2}) {
       draft.chunk = chunk;

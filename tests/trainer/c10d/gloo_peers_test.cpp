@@ -3,12 +3,15 @@
 
 #include <cstdlib>
 #include <future>
+#include <set>
+#include <thread>
 
 #include "core/peers/framed_peers.h"
 #include "spillway/error.h"
 #include "tests/conformance/peers_conformance.h"
 #include "tests/support/check/thrown.h"
 #include "trainer/c10d/gloo_pipes.h"
+#include "trainer/c10d/meeting.h"
 
 namespace spillway::testing {
 namespace {
@@ -59,6 +62,37 @@ TEST(GlooPipes, RefuseTlsThatSendsPlainText) {
   unsetenv("GLOO_DEVICE_TRANSPORT");
   EXPECT_PRED2(contains, error.what(), "GLOO_DEVICE_TRANSPORT=TCP_TLS");
   EXPECT_EQ(connect_by_gloo(rendezvous, {.name = "epoch 1"}, kShort).size(), 1u);
+}
+
+/// The names of meetings that hosts start one after another at the same store.
+std::vector<std::string> names_of_meeting(const Rendezvous& rendezvous, int size) {
+  std::vector<std::future<std::string>> coming;
+  for (int host = size - 1; host >= 0; --host) {  // host 0 comes last
+    coming.push_back(std::async(std::launch::async, [&, host] {
+      const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
+      return name_of_meeting(joined, host, size, kLong);
+    }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  std::vector<std::string> names;
+  for (auto& each : coming) names.push_back(each.get());
+  return names;
+}
+
+/// torchrun keeps a store: hosts that start again do not take the name of an earlier start.
+TEST(Meeting, HasAnotherNameAtEachStart) {
+  const Rendezvous rendezvous = Rendezvous::open({});
+  std::set<std::string> seen;
+  for (const int size : {3, 3, 2, 4}) {
+    const auto names = names_of_meeting(rendezvous, size);
+    for (const std::string& name : names) EXPECT_EQ(name, names.front());
+    EXPECT_TRUE(seen.insert(names.front()).second);
+  }
+  const auto too_late = [&](int number) {
+    return thrown<Error>([&] { name_of_meeting(rendezvous, number, 2, kShort); });
+  };
+  EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not come to 127.0.0.1:");
+  EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not come to 127.0.0.1:");
 }
 
 TEST(Rendezvous, ListensAtItsEndpointAlone) {

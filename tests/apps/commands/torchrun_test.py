@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Hosts that torchrun starts again when one is lost or comes, with the bits of one host.
+Usage: torchrun_test.py SPILLWAY TEXT TORCH, TORCH: folder of the PyTorch whose torchrun is used.
+Skipped if this Python cannot import it.
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
+import small_run  # noqa: E402
+
+PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(sys.argv[3]).resolve().parent),
+               "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+STEPS = "train.max_steps=400"
+SKIPPED = 77
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def is_open(endpoint):
+    name, port = endpoint.split(":")
+    with socket.socket() as connection:
+        return connection.connect_ex((name, int(port))) == 0
+
+
+def descendants(pid):
+    """Process numbers, parents first."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(found for child in children for found in descendants(int(child)))]
+
+
+class Machine:
+    """A machine of a group of at most two: an agent of torchrun and the host that it starts."""
+
+    def __init__(self, endpoint, run):
+        self.agent = subprocess.Popen(
+            [*TORCHRUN, "--nnodes=1:2", "--nproc-per-node=1", "--rdzv-backend=c10d",
+             f"--rdzv-endpoint={endpoint}", "--max-restarts=3",
+             "--rdzv-conf=last_call_timeout=5,keep_alive_interval=1", "--monitor-interval=0.2",
+             "--no-python", *run.train_command("resume=auto", STEPS, small_run.SLOW)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
+        # The agent that is started first has torchrun's store.
+        small_run.wait_for(self.agent, lambda: is_open(endpoint))
+
+    def kill(self):
+        if self.agent.poll() is None:
+            for pid in descendants(self.agent.pid):
+                os.kill(pid, signal.SIGKILL)
+            self.agent.communicate()
+
+    def end(self):
+        """What it printed. It must succeed."""
+        out = self.agent.communicate(timeout=200)[0]
+        if self.agent.returncode != 0:
+            raise AssertionError(out)
+        return out
+
+
+class UnderTorchrun(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.run_folder = small_run.SmallRun(PROGRAM, TEXT, pathlib.Path(folder.name) / "run")
+        alone = small_run.SmallRun(PROGRAM, TEXT, pathlib.Path(folder.name) / "alone")
+        small_run.finish(alone.train_command(STEPS))
+        self.expected = alone.weights()
+        self.machines = []
+        self.addCleanup(lambda: [machine.kill() for machine in self.machines])
+        self.endpoint = f"127.0.0.1:{free_port()}"
+
+    def start(self):
+        self.machines.append(Machine(self.endpoint, self.run_folder))
+        return self.machines[-1]
+
+    def wait_for_steps(self, machine, number):
+        small_run.wait_for(machine.agent, lambda: (self.run_folder.folder / "events.jsonl").exists() and
+                           len(self.run_folder.events("step")) >= number)
+
+    def test_a_lost_host_is_left_out(self):
+        first, second = self.start(), self.start()
+        self.wait_for_steps(first, 10)
+        second.kill()
+        self.assertIn("host 1 is lost or has stopped", first.end())
+        self.assertEqual(len(self.run_folder.events("restart")), 1)
+        self.assertEqual(self.run_folder.weights(), self.expected)
+
+    def test_a_host_may_come_later(self):
+        first = self.start()
+        self.wait_for_steps(first, 10)
+        second = self.start()
+        first.end()
+        self.assertIn("as host 1 of 2", second.end())
+        self.assertEqual(len(self.run_folder.events("restart")), 1)
+        self.assertEqual(self.run_folder.weights(), self.expected)
+
+
+if __name__ == "__main__":
+    if subprocess.run([*TORCHRUN, "--help"], capture_output=True, env=ENVIRONMENT,
+                      check=False).returncode != 0:
+        print("this Python cannot run torchrun")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1])
