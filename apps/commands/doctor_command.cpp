@@ -1,10 +1,13 @@
 #include "apps/commands/doctor_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <ostream>
+#include <ranges>
 
 #include "runs/folder/cache_file.h"
 #include "runs/log/run_json.h"
@@ -92,14 +95,19 @@ void print_gpus(std::ostream& out, const GpuList& list) {
   if (list.gpus.empty()) out << "No GPU: " << list.why_none << "\n";
 }
 
-/// As keys of a configuration.
+/// As keys of a configuration whose devices are the GPUs that were measured.
 void print_links(std::ostream& out, const std::vector<MachineLink>& links) {
   if (links.empty()) return;
-  out << "\nBetween GPUs, for a configuration whose devices are all of them in this "
-         "order:\nlinks:\n";
+  std::map<int, int> devices;  // by number of the GPU
+  for (const MachineLink& link : links) devices[link.one] = devices[link.other] = 0;
+  int next = 0;
+  for (auto& [gpu, device] : devices) device = next++;
+  out << fmt::format(
+      "\nBetween GPUs, for a configuration whose devices are GPU {} in this order:\nlinks:\n",
+      fmt::join(devices | std::views::keys, ", "));
   for (const auto& [one, other, bytes_per_s] : links) {
-    out << fmt::format("  - {{between: [{}, {}], rate: {:.0f}MB/s}}\n", one, other,
-                       std::max(1.0, bytes_per_s / 1e6));
+    out << fmt::format("  - {{between: [{}, {}], rate: {:.0f}MB/s}}\n", devices[one],
+                       devices[other], std::max(1.0, bytes_per_s / 1e6));
   }
 }
 

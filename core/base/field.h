@@ -60,6 +60,9 @@ struct RateRange {
   bool may_be_unlimited = true;  ///< 0: not limited
 };
 
+/// Whether a list of sections may be empty.
+enum class MayBeEmpty : bool { no, yes };
+
 /// A list of texts; one text stands for a list of one.
 struct TextList {
   bool may_be_empty = false;
@@ -106,7 +109,8 @@ class FieldCheck {
   template <typename Item, typename Visit>
   void list(const std::string& key, const std::vector<Item>& items, const char* /*example*/,
             const char* /*sentence*/, const Visit& visit,
-            InContract /*in_contract*/ = InContract::no) {
+            InContract /*in_contract*/ = InContract::no,
+            MayBeEmpty /*may_be_empty*/ = MayBeEmpty::no) {
     for (std::size_t i = 0; i < items.size(); ++i) {
       FieldCheck inner(check_, prefix_ + key + "[" + std::to_string(i) + "].");
       visit(items[i], inner);

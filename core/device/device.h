@@ -119,8 +119,8 @@ class Device {
   virtual Queue& compute() = 0;
   virtual Queue& host_to_device() = 0;
   virtual Queue& device_to_host() = 0;
-  /// Copies from other devices: over a link, or at the rate of copies from the host, which share
-  /// it.
+  /// Copies from other devices. Without a link between them (Queue::copy_over()) they share the
+  /// link of copies from the host.
   virtual Queue& from_devices() = 0;
 
   /// An arena for planned ranges. Throws OutOfMemory if live arenas would exceed the budget.

@@ -12,12 +12,12 @@ LinkTable::LinkTable(const std::vector<LinkConfig>& links) {
   path_of_pairs_.assign(size_ * size_, -1);
   for (const LinkConfig& link : links) {
     const Path path{static_cast<double>(link.bytes_per_s), link.latency_s};
-    if (link.shared) paths_.push_back(path);
+    const std::size_t first = paths_.size();
     for (int from : link.between) {
       for (int to : link.between) {
         const auto pair = static_cast<std::size_t>(from) * size_ + static_cast<std::size_t>(to);
         if (from == to || path_of_pairs_[pair] >= 0) continue;
-        if (!link.shared) paths_.push_back(path);
+        if (!link.shared || paths_.size() == first) paths_.push_back(path);
         path_of_pairs_[pair] = static_cast<int>(paths_.size()) - 1;
       }
     }

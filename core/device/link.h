@@ -12,8 +12,7 @@ namespace spillway {
 /// The link that a copy between two devices takes. A value.
 class LinkTable {
  public:
-  /// What copies from some devices to others have for themselves: a shared link, or one way of a
-  /// pair.
+  /// What copies take in turns: a shared link, or one direction between two devices.
   struct Path {
     double bytes_per_s = 0, latency_s = 0;
     bool operator==(const Path&) const = default;

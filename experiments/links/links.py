@@ -21,11 +21,8 @@ ALL = [0, 1, 2, 3]
 LINKS = {
     "none": [],
     "fast": [{"between": ALL, "rate": FAST}],
-    "two pairs, fast network": [{"between": [0, 1], "rate": FAST}, {"between": [2, 3], "rate": FAST},
-                                {"between": ALL, "rate": "20MiB/s", "shared": True}],
-    "two pairs, slow network": [{"between": [0, 1], "rate": FAST}, {"between": [2, 3], "rate": FAST},
-                                {"between": ALL, "rate": "2MiB/s", "latency": 2e-4,
-                                 "shared": True}],
+    "two pairs": [{"between": [0, 1], "rate": FAST}, {"between": [2, 3], "rate": FAST},
+                  {"between": ALL, "rate": "2MiB/s", "latency": 2e-4, "shared": True}],
     "slow network": [{"between": ALL, "rate": "2MiB/s", "latency": 2e-4, "shared": True}],
 }
 

@@ -17,7 +17,7 @@ struct LayerPlacement {
   /// By range of reduction groups, then by range of pieces. Ranges are as equal as possible.
   std::vector<int> tracks{0};
   /// Ranges of pieces; divides the number of tracks. A layer that is not divided, such as one that
-  /// adds what pieces make, is divided by the batch over all of them.
+  /// adds what pieces make, is divided by the batch over them.
   int pieces = 1;
   /// Layers of a track with the same number are on its device together; those of another number
   /// displace them.

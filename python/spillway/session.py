@@ -75,6 +75,7 @@ class Session:
         self,
         devices: Device | Sequence[Device],
         *,
+        links: Sequence[Mapping[str, Any]] | None = None,
         numerics: str | None = None,
         host_memory: str | int | None = None,
         activation_share: float | None = None,
@@ -95,6 +96,7 @@ class Session:
         self._session = _core.Session(
             _document(
                 devices=[_device(device) for device in several],
+                links=None if links is None else [dict(link) for link in links],
                 numerics=numerics,
                 host_memory=host_memory,
                 activation_share=activation_share,

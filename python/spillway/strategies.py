@@ -21,6 +21,7 @@ def search_strategy(
     path: str | os.PathLike[str],
     *,
     devices: Device | Sequence[Device],
+    links: Sequence[Mapping[str, Any]] | None = None,
     proposals: int = 4000,
     search_seed: int = 1,
     host_memory: str | int | None = None,
@@ -35,6 +36,8 @@ def search_strategy(
     is the fastest, no file is written, and `best.data_parallel` says on how many devices. Raises
     ConfigError, also if `path` exists, and DoesNotFit.
     """
-    session = Session(devices, host_memory=host_memory, double_buffer=double_buffer)
+    session = Session(
+        devices, links=links, host_memory=host_memory, double_buffer=double_buffer
+    )
     trial = session._add(model, data, train)
     return session._session.search(trial, os.fspath(path), proposals, search_seed)

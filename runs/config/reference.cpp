@@ -72,7 +72,8 @@ class TableWriter {
   }
   template <typename Item, typename Visit>
   void list(const std::string& key, const std::vector<Item>&, const char* /*example*/,
-            const char* sentence, const Visit&, InContract in_contract = InContract::no) {
+            const char* sentence, const Visit&, InContract in_contract = InContract::no,
+            MayBeEmpty /*may_be_empty*/ = MayBeEmpty::no) {
     row(key, "list", key == required_ ? "required" : "", in_contract, sentence);
   }
   template <typename Visit>

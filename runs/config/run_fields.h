@@ -15,10 +15,11 @@ void visit_resources(Config& session, Visitor& v) {
   v.list("devices", session.devices, "[{memory: 1GiB}]", "List of devices, see below.",
          [](auto& device, auto& item) { visit_device(device, item); });
   if (v.shows(!session.links.empty())) {
-    v.list("links", session.links, "[{between: [0, 1], rate: 2GB/s}]",
-           "List of links between devices, see below. Without one, a copy from device to device "
-           "shares the receiver's link with the host.",
-           [](auto& link, auto& item) { visit_link(link, item); });
+    v.list(
+        "links", session.links, "[{between: [0, 1], rate: 2GB/s}]",
+        "List of links between devices, see below. Without one, a copy from device to device "
+        "shares the receiver's link with the host.",
+        [](auto& link, auto& item) { visit_link(link, item); }, InContract::no, MayBeEmpty::yes);
   }
   v.field(
       "numerics", session.numerics, kAny,

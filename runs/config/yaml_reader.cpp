@@ -158,12 +158,17 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
   }
 }
 
-std::vector<YamlReader> YamlReader::items_of(const char* key, const char* example) {
+std::vector<YamlReader> YamlReader::items_of(const char* key, const char* example,
+                                             MayBeEmpty may_be_empty) {
   const auto* node = raw(key);
   std::vector<YamlReader> readers;
   if (node == nullptr) return readers;
-  if (node->kind != Kind::list || node->children.empty()) {
-    complain(key, *node, fmt::format("a list of at least one mapping, such as {}", example));
+  const bool is_short = node->children.empty() && may_be_empty == MayBeEmpty::no;
+  if (node->kind != Kind::list || is_short) {
+    complain(
+        key, *node,
+        fmt::format("a list of {}, such as {}",
+                    may_be_empty == MayBeEmpty::no ? "at least one mapping" : "mappings", example));
     return readers;
   }
   for (std::size_t i = 0; i < node->children.size(); ++i) {

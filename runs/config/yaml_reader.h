@@ -53,12 +53,12 @@ class YamlReader {
     visit(reader);
     reader.finish();
   }
-  /// A list of at least one map.
+  /// A list of maps.
   template <typename Item, typename Visit>
   void list(const char* key, std::vector<Item>& items, const char* example,
             const char* /*sentence*/, const Visit& visit,
-            InContract /*in_contract*/ = InContract::no) {
-    for (YamlReader& reader : items_of(key, example)) {
+            InContract /*in_contract*/ = InContract::no, MayBeEmpty may_be_empty = MayBeEmpty::no) {
+    for (YamlReader& reader : items_of(key, example, may_be_empty)) {
       visit(items.emplace_back(), reader);
       reader.finish();
     }
@@ -76,7 +76,7 @@ class YamlReader {
 
  private:
   std::string path_of(const std::string& key) const;
-  std::vector<YamlReader> items_of(const char* key, const char* example);
+  std::vector<YamlReader> items_of(const char* key, const char* example, MayBeEmpty may_be_empty);
   /// "is 'x', must be ..."
   void complain(const std::string& key, const YamlNode& node, const std::string& expected);
 

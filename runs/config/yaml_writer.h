@@ -33,7 +33,8 @@ class YamlWriter {
   template <typename Item, typename Visit>
   void list(const char* key, const std::vector<Item>& items, const char* /*example*/,
             const char* /*sentence*/, const Visit& visit,
-            InContract /*in_contract*/ = InContract::no) {
+            InContract /*in_contract*/ = InContract::no,
+            MayBeEmpty /*may_be_empty*/ = MayBeEmpty::no) {
     put(key, node_of_list(items, visit));
   }
   void require_key(const char* /*key*/, const char* /*remedy*/) {}

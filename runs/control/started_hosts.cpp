@@ -22,7 +22,8 @@ std::vector<std::string> overrides_of_started_host() {
         Names{"SLURM_NTASKS", "SLURM_PROCID", "SLURM_LAUNCH_NODE_IPADDR", "29400"}}) {
     const std::string size = value_of(names.size), number = value_of(names.number);
     const std::string name = value_of(names.name);
-    if (size.empty() || size == "1" || number.empty() || name.empty()) continue;
+    if (size.empty() || number.empty() || name.empty()) continue;
+    if (size == "1") return {};
     return {"hosts.size=" + size, "hosts.number=" + number,
             "hosts.endpoint=" + name + ":" + names.port};
   }

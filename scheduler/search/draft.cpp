@@ -59,7 +59,8 @@ std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& laye
   std::map<int, Filled> tracks;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const Grid& grid = draft.grids[l];
-    const Bytes bytes = layers[l].weights / static_cast<Bytes>(grid.pieces);
+    const int parts = layers[l].pieces > 1 ? grid.pieces : 1;
+    const Bytes bytes = layers[l].weights / static_cast<Bytes>(parts);
     int set = 0;  // the first in which all tracks have room
     for (int track : grid.tracks) {
       const auto& [number, filled] = tracks[track];

@@ -359,17 +359,20 @@ StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBeg
                     const std::vector<StaticDevice>& tracks, const EngineConfig& engine,
                     const VirtualCosts& costs, double most_s) {
   std::optional<StaticStep> step;
-  const auto run = [&](double contention) {
+  const auto run = [&](double contention, double longest_s) {
     step.emplace(outline, table, begin, tracks, costs);
-    return step->run(contention, most_s);
+    return step->run(contention, longest_s);
   };
-  double step_s = run(1);
-  if (costs.contention.threads > 0) {
-    // With links between devices a slower op may end in a shorter step.
-    const double least_s = costs.links.paths().empty() ? step->least_s(step_s) : 0;
-    if (least_s > most_s) return {least_s, false};
+  const bool has_contention = costs.contention.threads > 0;
+  // With links between devices slower ops may make the step shorter, so the first pass bounds
+  // nothing.
+  const bool is_bound = !has_contention || costs.links.paths().empty();
+  double step_s = run(1, is_bound ? most_s : std::numeric_limits<double>::infinity());
+  if (has_contention) {
+    const double least_s = step->least_s(step_s);
+    if (is_bound && least_s > most_s) return {least_s, false};
     const double busy = step->busy_threads(step_s, engine.device_budgets.size());
-    step_s = run(costs.contention.at(busy));
+    step_s = run(costs.contention.at(busy), most_s);
   }
   if (step_s > most_s) return {step_s, false};
   const double overflow_s = step->overflow_s(engine);

@@ -1,6 +1,7 @@
 #include "scheduler/simulation/copy_queues.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "spillway/ids.h"
 
@@ -8,12 +9,22 @@ namespace spillway {
 
 LinkTimes::Span LinkTimes::take(double ready_s, double seconds) {
   constexpr std::size_t kMost = 64;
-  auto next = std::ranges::upper_bound(busy_, ready_s, {}, &Span::end_s);
-  double begin_s = ready_s;
-  for (; next != busy_.end() && next->begin_s < begin_s + seconds; ++next) begin_s = next->end_s;
+  double begin_s = std::max(ready_s, forgotten_s_);
+  auto next = std::ranges::upper_bound(busy_, begin_s, {}, &Span::end_s);
+  for (; next != busy_.end() && next->begin_s < begin_s + seconds; ++next) {
+    begin_s = std::max(begin_s, next->end_s);
+  }
   const Span taken{begin_s, begin_s + seconds};
-  busy_.insert(next, taken);
-  if (busy_.size() > kMost) busy_.erase(busy_.begin());
+  const bool follows = next != busy_.begin() && std::prev(next)->end_s == begin_s;
+  if (follows) {
+    std::prev(next)->end_s = taken.end_s;
+  } else {
+    busy_.insert(next, taken);
+  }
+  if (busy_.size() > kMost) {
+    forgotten_s_ = busy_.front().end_s;
+    busy_.erase(busy_.begin());
+  }
   return taken;
 }
 
@@ -30,21 +41,21 @@ CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t 
                                          std::size_t other, Bytes bytes, double now_s) {
   DeviceQueues& queues = devices_[device];
   const int path = costs.links.path(other, device);
-  double rate = costs.copy_rate_of(device);
   Span span;
   if (path < 0) {
     span = from_host(costs, device, bytes, now_s);
   } else {
     const LinkTable::Path& link = costs.links.paths()[at(path)];
-    rate = std::min(link.bytes_per_s, costs.copy_bytes_per_s);
+    const double rate = std::min(link.bytes_per_s, costs.copy_bytes_per_s);
     span =
         paths_[at(path)].take(now_s + costs.dispatch_latency_s, static_cast<double>(bytes) / rate);
     span.end_s += link.latency_s + costs.copy_latency_s;
+    queues.link_cores = rate / costs.copy_bytes_per_s;
+    queues.link_s = std::max(queues.link_s, span.end_s);
   }
   // Copies of one queue end in order.
   span.begin_s = std::max(span.begin_s, queues.from_devices_s);
   queues.from_devices_s = span.end_s = std::max(span.end_s, queues.from_devices_s);
-  queues.from_devices_cores = rate / costs.copy_bytes_per_s;
   return span;
 }
 
@@ -52,11 +63,8 @@ CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t 
 double CopyQueues::busy_cores(const VirtualCosts& costs, std::size_t device, double time_s) const {
   const DeviceQueues& queues = devices_[device];
   const double rate = costs.copy_rate_of(device) / costs.copy_bytes_per_s;
-  double busy = rate * ((queues.from_host_s > time_s) + (queues.to_host_s > time_s));
-  if (queues.from_devices_s > std::max(time_s, queues.from_host_s)) {
-    busy += queues.from_devices_cores;
-  }
-  return busy;
+  return rate * ((queues.from_host_s > time_s) + (queues.to_host_s > time_s)) +
+         (queues.link_s > time_s ? queues.link_cores : 0);
 }
 
 }  // namespace spillway

@@ -19,7 +19,8 @@ class LinkTimes {
   Span take(double ready_s, double seconds);
 
  private:
-  std::vector<Span> busy_;  // the latest ones, by time
+  std::vector<Span> busy_;  // the latest ones, by time, apart from each other
+  double forgotten_s_ = 0;  // the end of those before
 };
 
 /// The copy queues of devices and their links in a virtual run.
@@ -47,8 +48,8 @@ class CopyQueues {
  private:
   /// When its links with the host, and its queue of copies from devices, are free again.
   struct DeviceQueues {
-    double from_host_s = 0, to_host_s = 0;
-    double from_devices_s = 0, from_devices_cores = 0;
+    double from_host_s = 0, to_host_s = 0, from_devices_s = 0;
+    double link_s = 0, link_cores = 0;  ///< of copies over links between devices
   };
 
   static Span over_host_link(const VirtualCosts& costs, double& free_s, std::size_t device,

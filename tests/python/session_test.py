@@ -123,11 +123,14 @@ class SessionTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write('{spillway_strategy: 1, place: [{layers: "h.[12]", tracks: [1]}]}')
             file.flush()
-            with sp.Session(["64MiB", "64MiB"]) as session:
+            links = [{"between": [0, 1], "rate": "100MB/s", "latency": 1e-4}]
+            with sp.Session(["64MiB", "64MiB"], links=links) as session:
                 trial = submit(session, strategy=file.name)
                 session.wait()
                 self.assertEqual(session.plan(trial).order, "strategy")
                 self.assertEqual(session.result(trial).weights_xxh3, alone())
+            with self.assertRaisesRegex(sp.ConfigError, r"links\[0\].between: names device 1, but"):
+                sp.Session("64MiB", links=links)
 
     def test_searches_for_a_strategy(self):
         devices = [{"memory": "64MiB", "imitate": {"link": "4MiB/s"}} for _ in range(2)]

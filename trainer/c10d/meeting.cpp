@@ -1,8 +1,10 @@
 #include "trainer/c10d/meeting.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <random>
+#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -19,7 +21,9 @@ constexpr const char* kName = "spillway/meeting";
 
 std::string drawn_name() {
   std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
+  const unsigned high = device();
+  const unsigned low = device();
+  return fmt::format("{:08x}{:08x}", high, low);
 }
 
 /// Keys of a store, with texts.
@@ -44,13 +48,19 @@ std::string key_of(const std::string& name, const char* what, int host) {
 std::string name_meeting(Board& board, int size, Clock::time_point end, const auto& too_late) {
   const std::string name = drawn_name();
   board.write(kName, name);
-  for (int host = 1; host < size; ++host) {
-    for (std::string seen; seen.empty();) {
-      seen = board.read(key_of(name, "here", host));
+  std::set<int> missing;
+  for (int host = 1; host < size; ++host) missing.insert(host);
+  while (!missing.empty()) {
+    const bool is_late = Clock::now() > end;
+    std::erase_if(missing, [&](int host) {
+      const std::string seen = board.read(key_of(name, "here", host));
       if (!seen.empty()) board.write(key_of(name, "welcome", host), seen);
-      if (Clock::now() > end) throw too_late(fmt::format("host {} has", host));
-      if (seen.empty()) std::this_thread::sleep_for(kInterval);
-    }
+      return !seen.empty();
+    });
+    if (missing.empty()) break;
+    if (is_late)
+      throw too_late(fmt::format("host {} has not come", fmt::join(missing, " and host ")));
+    std::this_thread::sleep_for(kInterval);
   }
   return name;
 }
@@ -60,7 +70,10 @@ std::string join_meeting(Board& board, int number, Clock::time_point end, const 
   const std::string own = drawn_name();
   std::string name;
   while (name.empty() || board.read(key_of(name, "welcome", number)) != own) {
-    if (Clock::now() > end) throw too_late("host 0 has");
+    if (Clock::now() > end) {
+      throw too_late(name.empty() ? "host 0 has not come"
+                                  : fmt::format("host 0 has not answered host {}", number));
+    }
     std::this_thread::sleep_for(kInterval);
     const std::string now = board.read(kName);
     if (now == name) continue;
@@ -77,8 +90,8 @@ std::string name_of_meeting(const Rendezvous& rendezvous, int number, int size,
   Board board(rendezvous);
   const auto too_late = [&](const std::string& who) {
     return Error(
-        fmt::format("{} not come to {}:{} within {:g} s; check that all have started with the same "
-                    "hosts.size, and reach each other",
+        fmt::format("{} at {}:{} within {:g} s; check that all have started, with different "
+                    "numbers and the same hosts.size, and reach each other",
                     who, rendezvous.endpoint().host, rendezvous.endpoint().port,
                     std::chrono::duration<double>(limit).count()));
   };

@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-/// A name that all hosts which start together get, and no others: torchrun keeps its store, with
+/// A name that all hosts which start together get, and no others: torchrun may keep its store, with
 /// what lost hosts wrote, when it starts hosts again. Host 0 draws the name and confirms it to each
 /// of the others, so that none takes an old one. Throws Error if not all have come within `limit`.
 std::string name_of_meeting(const Rendezvous& rendezvous, int number, int size,

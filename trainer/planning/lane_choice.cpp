@@ -109,11 +109,15 @@ bool equally_fast(const std::vector<PlanDevice>& devices) {
   });
 }
 
-bool are_alike(const std::vector<PlanDevice>& devices) {
+bool has_equal_devices(const std::vector<PlanDevice>& devices) {
   const auto has_other_memory = [&](const PlanDevice& device) {
     return device.budget != devices.front().budget;
   };
-  if (!equally_fast(devices) || std::ranges::any_of(devices, has_other_memory)) return false;
+  return equally_fast(devices) && std::ranges::none_of(devices, has_other_memory);
+}
+
+bool are_alike(const std::vector<PlanDevice>& devices) {
+  if (!has_equal_devices(devices)) return false;
   std::vector<std::size_t> numbers;
   for (const PlanDevice& device : devices) numbers.push_back(device.id.index());
   const LinkTable* links = devices.front().links;

@@ -29,7 +29,10 @@ std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 /// True if a lane takes equally long on all of them.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
-/// True if they are equally fast and connected, and have equal memory.
+/// True if they are equally fast and have equal memory.
+bool has_equal_devices(const std::vector<PlanDevice>& devices);
+
+/// True if their connections are alike, too.
 bool are_alike(const std::vector<PlanDevice>& devices);
 
 /// The ratio of compute times on two devices, from layers measured on both.

@@ -170,7 +170,9 @@ struct Planner {
   JobPlan lowered() const {
     if (!strategy) return lower(model, profile, shape, cut.shards, cut.vn_major);
     JobPlan plan = lower(model, profile, shape, *strategy);
-    if (are_alike(devices)) return plan;  // the engine chooses
+    const bool may_change_places =
+        strategy->tracks == 1 ? has_equal_devices(devices) : are_alike(devices);
+    if (may_change_places) return plan;  // the engine chooses
     // Track t runs on device t while there are enough.
     const auto fits = [&](const PlanDevice& device) { return device.budget >= plan.needed_budget; };
     for (const PlanDevice& device : devices | std::views::filter(fits)) {

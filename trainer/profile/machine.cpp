@@ -13,11 +13,11 @@
 #include <cmath>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/device/device.h"
 #include "core/device/kernels.h"
@@ -101,33 +101,31 @@ MachineDevice measure(std::string kind, Device& device) {
           .duplex_bytes_per_s = copies.duplex};
 }
 
-/// The GPUs that are usable now, by number.
-using OpenGpus = std::map<int, std::unique_ptr<Device>>;
-
-void measure_links(Machine& machine, const OpenGpus& gpus) {
-  for (auto one = gpus.begin(); one != gpus.end(); ++one) {
-    for (auto other = std::next(one); other != gpus.end(); ++other) {
-      const double there = measure_copies(*one->second, *other->second),
-                   back = measure_copies(*other->second, *one->second);
-      machine.links.push_back({one->first, other->first, std::min(there, back)});
+void measure_links(Machine& machine, const std::vector<std::unique_ptr<Device>>& gpus) {
+  for (std::size_t one = 0; one < gpus.size(); ++one) {
+    for (std::size_t other = one + 1; other < gpus.size(); ++other) {
+      const double there = measure_copies(*gpus[one], *gpus[other]),
+                   back = measure_copies(*gpus[other], *gpus[one]);
+      machine.links.push_back({gpus[one]->gpu(), gpus[other]->gpu(), std::min(there, back)});
     }
   }
 }
 
+/// Measures the GPUs that are usable now.
+
 void measure_gpus(Machine& machine) {
   machine.gpus = list_gpus();
-  OpenGpus open;
+  std::vector<std::unique_ptr<Device>> open;
   for (std::size_t i = 0; i < machine.gpus.gpus.size(); ++i) {
     const std::string kind = fmt::format("cuda:{}", i);
     try {
-      const int number = static_cast<int>(i);
-      auto device = make_cuda_device(kind, number, 2 * kBeyondCaches);
+      auto device = make_cuda_device(kind, static_cast<int>(i), 2 * kBeyondCaches);
       machine.devices.push_back(measure(kind, *device));
       load_torch_gpu();
       const ReproducibleGpuKernels kernels;
       measure_products(machine.devices.back(), *device);
       free_torch_workspaces(device->compute().stream());
-      open[number] = std::move(device);
+      open.push_back(std::move(device));
     } catch (const ConfigError& error) {
       machine.gpus.gpus[i].problem = error.problem;
     } catch (const std::exception& error) {

@@ -22,7 +22,7 @@ Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena
       options_(std::move(options)),
       all_homes_(host) {
   for (const LinkTable::Path& path : options_.links.paths()) {
-    paths_.push_back(std::make_unique<Link>(path.bytes_per_s, path.latency_s));
+    paths_.push_back({std::make_unique<Link>(path.bytes_per_s, path.latency_s)});
   }
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const bool is_gone = std::ranges::count(options_.gone, static_cast<int>(d)) > 0;
@@ -309,21 +309,25 @@ void Shell::perform(const StartCopy& start) {
     if (source) require_good(start.peer, *source);
     post(start.device, std::move(done));
   };
+  const int path = source ? options_.links.path(start.peer.index(), start.device.index()) : -1;
   Flight flight{.failed = std::make_shared<std::atomic<bool>>(false),
                 .device = start.device,
                 .peer = start.peer,
-                .planned_s = planned_s(start)};
-  flight.event = copy(start, finished);
+                .planned_s = planned_s(start, path),
+                .path = path};
+  if (path >= 0) {
+    flight.path_s = flight.planned_s;
+    flight.planned_s = paths_[at(path)].planned_s += flight.path_s;
+  }
+  flight.event = copy(start, path >= 0 ? paths_[at(path)].link.get() : nullptr, finished);
   launch(start.id, std::move(flight));
 }
 
-Event Shell::copy(const StartCopy& start, Copier::Finished finished) {
+Event Shell::copy(const StartCopy& start, Link* link, Copier::Finished finished) {
   DevicePart& on = part(start.device);
   std::byte* const range = on.arena->at(start.device_offset, start.bytes);
   if (start.peer.valid()) {
     const std::byte* const from = part(start.peer).arena->at(start.peer_offset, start.bytes);
-    const int path = path_of(start);
-    Link* const link = path >= 0 ? paths_[at(path)].get() : nullptr;
     return on.copier.from_device(range, from, start.bytes, link, std::move(finished));
   }
   std::byte* const home = homes_.at(start.job)->at(start.home);
@@ -332,16 +336,11 @@ Event Shell::copy(const StartCopy& start, Copier::Finished finished) {
              : on.copier.to_host(home, range, start.bytes, std::move(finished));
 }
 
-/// The path between devices that a copy takes, or -1.
-int Shell::path_of(const StartCopy& start) const {
-  return start.peer.valid() ? options_.links.path(start.peer.index(), start.device.index()) : -1;
-}
-
-/// An estimate.
-double Shell::planned_s(const StartCopy& start) const {
+/// An estimate, without the copies before it.
+double Shell::planned_s(const StartCopy& start, int path) const {
   constexpr double kUnknownRate = 1e9;
   const auto bytes = static_cast<double>(start.bytes);
-  if (const int path = path_of(start); path >= 0) {
+  if (path >= 0) {
     const LinkTable::Path& link = options_.links.paths()[at(path)];
     return bytes / link.bytes_per_s + link.latency_s;
   }

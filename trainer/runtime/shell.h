@@ -127,8 +127,15 @@ class Shell {
     DeviceId device = {};
     DeviceId peer = {};    ///< source of a copy
     bool is_op = false;    ///< neither a copy nor work of the host
-    double planned_s = 0;  ///< duration on its device
+    double planned_s = 0;  ///< duration on its device, with that of copies before it on its path
+    int path = -1;         ///< of a copy between devices that are linked
+    double path_s = 0;     ///< planned duration on it
     double launched_s = 0;
+  };
+  /// A path between devices, with the planned duration of the copies that take it.
+  struct LinkPath {
+    std::unique_ptr<Link> link;
+    double planned_s = 0;
   };
   struct Joining {
     std::unique_ptr<DevicePart> part;
@@ -141,9 +148,8 @@ class Shell {
   void perform(const StartOp& start);
   void perform(const DropGraph& drop);
   void perform(const StartCopy& start);
-  Event copy(const StartCopy& start, Copier::Finished finished);
-  int path_of(const StartCopy& start) const;
-  double planned_s(const StartCopy& start) const;
+  Event copy(const StartCopy& start, Link* link, Copier::Finished finished);
+  double planned_s(const StartCopy& start, int path) const;
   void perform(const StartHostOp& start);
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted& committed);
@@ -199,7 +205,7 @@ class Shell {
   ShellObserver& observer_;
   TraceRecorder* const trace_;  ///< may be null
   const ShellOptions options_;
-  std::vector<std::unique_ptr<Link>> paths_;  ///< of options_.links
+  std::vector<LinkPath> paths_;  ///< of options_.links
   const Clock::time_point start_ = Clock::now();
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
   Homes all_homes_;

@@ -90,6 +90,7 @@ void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, std::vector<do
 }
 
 void Shell::reported(const Flight& flight) {
+  if (flight.path >= 0) paths_[at(flight.path)].planned_s -= flight.path_s;
   if (flight.peer.valid()) {
     --part(flight.peer).running;
     release(part(flight.peer));

@@ -74,9 +74,9 @@ void require_valid(const LinkConfig& link, const std::string& field, std::size_t
   for (int device : devices) {
     if (device < 0 || static_cast<std::size_t>(device) < num_devices) continue;
     check.require(false, key,
-                  fmt::format("names device {}, but there are only {}, numbered from 0; remove it, "
-                              "or add devices",
-                              device, num_devices));
+                  fmt::format("names device {}, but the last one is {}; change it, add devices, or "
+                              "write links=[] for none",
+                              device, num_devices - 1));
   }
 }
 

@@ -57,8 +57,11 @@ VirtualCosts Session::Impl::measure_costs() {
     costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
   }
   costs.dispatch_latency_s = measure_dispatch_latency();
-  costs.copy_latency_s = measure_link_delay(config.devices[0].imitate.link_bytes_per_s,
-                                            static_cast<int>(devices.budgets().size()));
+  const bool has_links = !config.has_gpus() && !config.links.empty();
+  const Bytes to_host = config.devices[0].imitate.link_bytes_per_s;
+  costs.copy_latency_s =
+      measure_link_delay(to_host == 0 && has_links ? config.links[0].bytes_per_s : to_host,
+                         static_cast<int>(devices.budgets().size()));
   return costs;
 }
 

@@ -285,7 +285,7 @@ class Failures(Hosts):
         hosts = self.begin(GPT, 2, "hosts.timeout_s=2")
         hosts[1].kill()
         log = self.logs_of_failed(hosts)[0]
-        self.assertIn("host 1 has not come to 127.0.0.1:", log)
+        self.assertIn("host 1 has not come at 127.0.0.1:", log)
         self.assertIn("within 2 s", log)
 
     def test_a_port_in_use_is_named(self):

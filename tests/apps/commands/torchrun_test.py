@@ -4,6 +4,7 @@ Usage: torchrun_test.py SPILLWAY TEXT TORCH, TORCH: folder of the PyTorch whose 
 Skipped if this Python cannot import it.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -18,8 +19,7 @@ import small_run  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(sys.argv[3]).resolve().parent),
-               "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(sys.argv[3]).resolve().parent)}
 STEPS = "train.max_steps=400"
 SKIPPED = 77
 
@@ -38,27 +38,33 @@ def is_open(endpoint):
 
 def descendants(pid):
     """Process numbers, parents first."""
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:  # it has ended
+        return []
     return [pid, *(found for child in children for found in descendants(int(child)))]
 
 
 class Machine:
-    """A machine of a group of at most two: an agent of torchrun and the host that it starts."""
+    """A machine of a group: an agent of torchrun and the host that it starts."""
 
-    def __init__(self, endpoint, run):
+    def __init__(self, endpoint, run, most, keeps_store):
         self.agent = subprocess.Popen(
-            [*TORCHRUN, "--nnodes=1:2", "--nproc-per-node=1", "--rdzv-backend=c10d",
+            [*TORCHRUN, f"--nnodes=1:{most}", "--nproc-per-node=1", "--rdzv-backend=c10d",
              f"--rdzv-endpoint={endpoint}", "--max-restarts=3",
              "--rdzv-conf=last_call_timeout=5,keep_alive_interval=1", "--monitor-interval=0.2",
              "--no-python", *run.train_command("resume=auto", STEPS, small_run.SLOW)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**ENVIRONMENT,
+                 "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0" if keeps_store else "1"})
         # The agent that is started first has torchrun's store.
         small_run.wait_for(self.agent, lambda: is_open(endpoint))
 
     def kill(self):
         if self.agent.poll() is None:
             for pid in descendants(self.agent.pid):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.agent.communicate()
 
     def end(self):
@@ -81,28 +87,34 @@ class UnderTorchrun(unittest.TestCase):
         self.addCleanup(lambda: [machine.kill() for machine in self.machines])
         self.endpoint = f"127.0.0.1:{free_port()}"
 
-    def start(self):
-        self.machines.append(Machine(self.endpoint, self.run_folder))
+    def start(self, most, keeps_store):
+        self.machines.append(Machine(self.endpoint, self.run_folder, most, keeps_store))
         return self.machines[-1]
 
     def wait_for_steps(self, machine, number):
         small_run.wait_for(machine.agent, lambda: (self.run_folder.folder / "events.jsonl").exists() and
                            len(self.run_folder.events("step")) >= number)
 
+    @staticmethod
+    def ends(machines):
+        """What they print together."""
+        return "".join(machine.end() for machine in machines)
+
     def test_a_lost_host_is_left_out(self):
-        first, second = self.start(), self.start()
-        self.wait_for_steps(first, 10)
-        second.kill()
-        self.assertIn("host 1 is lost or has stopped", first.end())
+        machines = [self.start(3, keeps_store=True) for _ in range(3)]
+        self.wait_for_steps(machines[0], 10)
+        machines.pop().kill()
+        printed = self.ends(machines)
+        self.assertRegex(printed, "host [12] is lost or has stopped")
+        self.assertIn(" of 2; host 0 writes", printed)
         self.assertEqual(len(self.run_folder.events("restart")), 1)
         self.assertEqual(self.run_folder.weights(), self.expected)
 
-    def test_a_host_may_come_later(self):
-        first = self.start()
-        self.wait_for_steps(first, 10)
-        second = self.start()
-        first.end()
-        self.assertIn("as host 1 of 2", second.end())
+    def test_a_host_may_join_later(self):
+        machines = [self.start(2, keeps_store=False)]
+        self.wait_for_steps(machines[0], 10)
+        machines.append(self.start(2, keeps_store=False))
+        self.assertIn(" of 2; host 0 writes", self.ends(machines))
         self.assertEqual(len(self.run_folder.events("restart")), 1)
         self.assertEqual(self.run_folder.weights(), self.expected)
 

@@ -73,6 +73,25 @@ TEST(CopyQueues, TakeLinksBesideThoseWithTheHost) {
   expect_span(queues.from_device(all, 3, 1, kBytes, 20), 20, 24);
 }
 
+TEST(CopyQueues, LetAnyNumberOfCopiesWait) {
+  const VirtualCosts all = costs();
+  CopyQueues queues(all, 4);
+  for (int i = 0; i < 200; ++i) queues.from_device(all, i % 2 == 0 ? 2 : 3, 0, kBytes, 0);
+  expect_span(queues.from_device(all, 2, 0, kBytes, 0), 800, 804);
+}
+
+/// As in a pass over a step, which is not in the order of time.
+TEST(LinkTimes, FillGapsAndForgetOldOnes) {
+  LinkTimes times;
+  for (int i = 99; i >= 0; --i) times.take(2 * i, 1);
+  expect_span(times.take(198, 1), 199, 200);
+  expect_span(times.take(150, 2), 200, 202);
+  expect_span(times.take(150, 1), 151, 152);
+  const double first_s = times.take(0, 1).begin_s;
+  EXPECT_GE(first_s, 0);
+  EXPECT_LT(first_s, 150);
+}
+
 /// A copy that arrives earlier than one before it ends with that one.
 TEST(CopyQueues, EndCopiesOfAQueueInOrder) {
   const VirtualCosts all = costs();
@@ -90,6 +109,9 @@ TEST(CopyQueues, UseCoresAsTheirRatesAllow) {
   queues.from_host(all, 1, kBytes, 0);
   EXPECT_DOUBLE_EQ(queues.busy_cores(all, 1, 0.5), 1.5);
   EXPECT_EQ(queues.busy_cores(all, 1, 3), 0);
+  queues.from_host(all, 1, 10 * kBytes, 10);
+  queues.from_device(all, 1, 0, kBytes, 10);
+  EXPECT_DOUBLE_EQ(queues.busy_cores(all, 1, 11), 1.5) << "both, in whatever order they end";
   queues.from_device(all, 4, 0, kBytes, 0);
   EXPECT_DOUBLE_EQ(queues.busy_cores(all, 4, 0.5), 1) << "one link, not two";
 }

@@ -88,14 +88,46 @@ TEST(Strategies, KeepTheBitsOfRunningStatistics) {
   expect_same_bits(placed.trials[0], alone.trials[0]);
 }
 
-/// Links change when bytes arrive, not which. Tracks are bound to devices, since they differ.
+/// Links change when bytes arrive, not which. Where they differ, tracks are bound to devices.
 TEST(Strategies, KeepTheBitsOverLinksBetweenDevices) {
-  SessionConfig config = session_of(3, kAmple);
+  SessionConfig config = session_of(4, kAmple);
+  const auto train_two = [&] {
+    Session session(config);
+    for (int i = 0; i < 2; ++i) session.submit(with_strategy(kPipeline));
+    session.run();
+    return session.result();
+  };
+  EXPECT_GT(train_two().devices[2].ops, 0u) << "the control";
   config.links = {{.between = {0, 1}, .bytes_per_s = 100'000'000, .latency_s = 1e-4},
-                  {.between = {0, 1, 2}, .bytes_per_s = 20'000'000, .shared = true}};
-  const RunResult placed = train(config, with_strategy(kPipeline));
-  expect_same_bits(placed.trials[0], resident(FloatType::fp32));
+                  {.between = {0, 1, 2, 3}, .bytes_per_s = 20'000'000, .shared = true}};
+  const RunResult placed = train_two();
   EXPECT_EQ(placed.devices[2].ops, 0u);
+  for (const TrialResult& trial : placed.trials) {
+    expect_same_bits(trial, resident(FloatType::fp32));
+  }
+}
+
+/// Each step waits for copies from device to device, in a run as in a simulation.
+TEST(Strategies, TakeTheTimeOfLinks) {
+  SessionConfig config = session_of(2, kAmple);
+  const auto seconds = [&](bool is_real) {
+    Session session(config);
+    session.submit(with_strategy(kPipeline));
+    if (!is_real) return session.simulate().wall_s;
+    session.run();
+    return session.result().wall_s;
+  };
+  constexpr double kLatency = 0.05;
+  const double least_s =
+      2 * kLatency * static_cast<double>(with_strategy(kPipeline).train.max_steps);
+  EXPECT_LT(seconds(/*is_real=*/false), least_s) << "the control";
+  config.links = {{.between = {0, 1}, .bytes_per_s = 1'000'000'000, .latency_s = kLatency}};
+  EXPECT_GE(seconds(/*is_real=*/false), least_s) << "there and back";
+  EXPECT_GE(seconds(/*is_real=*/true), least_s);
+}
+
+TEST(Strategies, RefuseLinksThatAreNone) {
+  SessionConfig config = session_of(3, kAmple);
   const auto refused = [&](LinkConfig link) {
     config.links = {std::move(link)};
     return thrown<ConfigError>([&] { Session session(config); });
