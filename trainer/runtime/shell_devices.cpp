@@ -24,7 +24,9 @@ void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
     queue.copy_async(arena.at(at, part), zeros->data(), part);
   }
   queue.notify([zeros] {});
-  device.compute().wait(queue.record());
+  const Event touched = queue.record();
+  device.compute().wait(touched);
+  device.from_devices().wait(touched);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <thread>
 
 #include "tests/support/check/resident.h"
 #include "tests/support/run/real_run.h"
@@ -117,6 +118,27 @@ Bytes taken_at_start(Bytes touched) {
                     host, pool, runner, heard, nullptr, {.touched = touched});
   device->compute().record().wait();
   return resident_bytes() - before;
+}
+
+/// Here they are touched late.
+TEST(ShellDevices, TouchesRangesBeforeOtherDevicesCopyToThem) {
+  int several = 0;
+  for_seeds(10, [&](std::uint64_t seed) {
+    Workload workload = testing::make_strategies(seed);
+    several += workload.config.device_budgets.size() > 1 ? 1 : 0;
+    const Bytes least = *std::ranges::min_element(workload.config.device_budgets);
+    const auto make = [](std::size_t number, Bytes budget) {
+      auto device = make_cpu_device("cpu", budget);
+      if (number == 0) return device;
+      device->host_to_device().enqueue(
+          [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+      return device;
+    };
+    RealRun run(make, std::move(workload), {}, nullptr, least);
+    run.run_all();
+    run.expect_all_done();
+  });
+  EXPECT_GT(several, 3);
 }
 
 TEST(ShellDevices, TouchesRangesBeforeTheirFirstUse) {
