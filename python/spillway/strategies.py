@@ -36,8 +36,6 @@ def search_strategy(
     is the fastest, no file is written, and `best.data_parallel` says on how many devices. Raises
     ConfigError, also if `path` exists, and DoesNotFit.
     """
-    session = Session(
-        devices, links=links, host_memory=host_memory, double_buffer=double_buffer
-    )
+    session = Session(devices, links=links, host_memory=host_memory, double_buffer=double_buffer)
     trial = session._add(model, data, train)
     return session._session.search(trial, os.fspath(path), proposals, search_seed)

@@ -50,19 +50,19 @@ std::string name_meeting(Board& board, int size, Clock::time_point end, const au
   board.write(kName, name);
   std::set<int> missing;
   for (int host = 1; host < size; ++host) missing.insert(host);
-  while (!missing.empty()) {
+  for (;;) {
     const bool is_late = Clock::now() > end;
     std::erase_if(missing, [&](int host) {
       const std::string seen = board.read(key_of(name, "here", host));
       if (!seen.empty()) board.write(key_of(name, "welcome", host), seen);
       return !seen.empty();
     });
-    if (missing.empty()) break;
-    if (is_late)
-      throw too_late(fmt::format("host {} has not come", fmt::join(missing, " and host ")));
+    if (missing.empty()) return name;
+    if (is_late) {
+      throw too_late(fmt::format("host {} has not arrived", fmt::join(missing, " and host ")));
+    }
     std::this_thread::sleep_for(kInterval);
   }
-  return name;
 }
 
 /// Of another host: takes a name once host 0 has confirmed it.
@@ -71,7 +71,7 @@ std::string join_meeting(Board& board, int number, Clock::time_point end, const 
   std::string name;
   while (name.empty() || board.read(key_of(name, "welcome", number)) != own) {
     if (Clock::now() > end) {
-      throw too_late(name.empty() ? "host 0 has not come"
+      throw too_late(name.empty() ? "host 0 has not arrived"
                                   : fmt::format("host 0 has not answered host {}", number));
     }
     std::this_thread::sleep_for(kInterval);

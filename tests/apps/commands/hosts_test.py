@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from small_run import CONFIG, wait_for  # noqa: E402
+from small_run import CONFIG, free_endpoint, wait_for  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
 GPT = {**CONFIG, "data": {"path": TEXT},
@@ -25,12 +25,6 @@ RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
           "data": {"format": "digits"},
           "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
 TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
-
-
-def free_endpoint():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
 
 
 class Hosts(unittest.TestCase):
@@ -285,7 +279,7 @@ class Failures(Hosts):
         hosts = self.begin(GPT, 2, "hosts.timeout_s=2")
         hosts[1].kill()
         log = self.logs_of_failed(hosts)[0]
-        self.assertIn("host 1 has not come at 127.0.0.1:", log)
+        self.assertIn("host 1 has not arrived at 127.0.0.1:", log)
         self.assertIn("within 2 s", log)
 
     def test_a_port_in_use_is_named(self):

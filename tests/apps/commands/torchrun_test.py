@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hosts that torchrun starts again when one is lost or comes, with the bits of one host.
+"""Hosts that torchrun starts again when one is lost or joins, with the bits of one host.
 Usage: torchrun_test.py SPILLWAY TEXT TORCH, TORCH: folder of the PyTorch whose torchrun is used.
 Skipped if this Python cannot import it.
 """
@@ -22,12 +22,6 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(sys.argv[3]).resolve().parent)}
 STEPS = "train.max_steps=400"
 SKIPPED = 77
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def is_open(endpoint):
@@ -85,7 +79,7 @@ class UnderTorchrun(unittest.TestCase):
         self.expected = alone.weights()
         self.machines = []
         self.addCleanup(lambda: [machine.kill() for machine in self.machines])
-        self.endpoint = f"127.0.0.1:{free_port()}"
+        self.endpoint = small_run.free_endpoint()
 
     def start(self, most, keeps_store):
         self.machines.append(Machine(self.endpoint, self.run_folder, most, keeps_store))

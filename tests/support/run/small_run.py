@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import socket
 import subprocess
 import time
 
@@ -47,6 +48,13 @@ class SmallRun:
             return []
         return sorted(path.name for path in self.checkpoints.iterdir()
                       if re.fullmatch("[0-9]{12}", path.name))
+
+
+def free_endpoint():
+    """HOST:PORT of this machine, where nothing listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
 
 
 def start(command):

@@ -91,7 +91,7 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
   const auto too_late = [&](int number) {
     return thrown<Error>([&] { name_of_meeting(rendezvous, number, 2, kShort); });
   };
-  EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not come at 127.0.0.1:");
+  EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not arrived at 127.0.0.1:");
   EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not answered host 1 at 127.0.0.1:");
 }
 
