@@ -28,6 +28,7 @@ ROOMS = {
     "scheduler/plan": "core/base core/spec core/device spilling/residency",
     "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
     "scheduler/elastic": "core/base scheduler/plan scheduler/engine",
+    "scheduler/fleet": "core/base",
     "scheduler/simulation": "core/base core/spec core/device scheduler/plan scheduler/engine "
                             "scheduler/elastic",
     "scheduler/search": "core/base core/spec scheduler/plan scheduler/engine scheduler/simulation",
@@ -51,14 +52,14 @@ ROOMS = {
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "
                        "trainer/torch trainer/compute",
-    "trainer/c10d": "core/base core/peers trainer/config",
+    "trainer/c10d": "core/base core/peers scheduler/fleet trainer/config",
     "trainer/planning": "core/base core/spec core/device scheduler/plan scheduler/elastic "
                         "models/base models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
                      "models/data trainer/config trainer/storage trainer/checkpoint trainer/journal "
                      "trainer/torch trainer/compute trainer/profile trainer/planning",
     "trainer/session": "core/base core/spec core/os core/device spilling/tiers scheduler/engine "
-                       "scheduler/elastic scheduler/simulation scheduler/search models/base "
+                       "scheduler/elastic scheduler/fleet scheduler/simulation scheduler/search models/base "
                        "models/data "
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
                        "trainer/runtime trainer/torch trainer/compute trainer/profile "

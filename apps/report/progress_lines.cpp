@@ -17,7 +17,7 @@ class LineProgress final : public Progress {
   void take(const RunLog& run, const SessionEvent& event) override {
     constexpr double kInterval = 10;  // seconds between two lines of a running trial
     speed_.take(event);
-    if (event.device >= 0) {
+    if (!event.is_of_trial()) {
       out_ << device_line(run, event) << '\n';
       return;
     }

@@ -20,7 +20,7 @@ class ScreenProgress final : public Progress {
 
   void take(const RunLog& run, const SessionEvent& event) override {
     speed_.take(event);
-    if (event.device >= 0) {
+    if (!event.is_of_trial()) {
       keep(device_line(run, event));
       return;
     }

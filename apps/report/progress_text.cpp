@@ -37,8 +37,10 @@ std::string device_line(const RunLog& run, const SessionEvent& event) {
   const char* what = event.kind == SessionEvent::Kind::joined ? "joined"
                      : event.kind == SessionEvent::Kind::left ? "left"
                                                               : "lost";
-  return fmt::format("{:7.1f} s  device {}  {}{}{}", run.time_s, event.device, what,
-                     event.reason.empty() ? "" : "  ", event.reason);
+  const bool is_host = event.host >= 0;
+  return fmt::format("{:7.1f} s  {} {}  {}{}{}", run.time_s, is_host ? "host" : "device",
+                     is_host ? event.host : event.device, what, event.reason.empty() ? "" : "  ",
+                     event.reason);
 }
 
 std::string checkpoint_line(const RunLog& run, const SessionEvent& event, bool stopping) {

@@ -10,7 +10,7 @@ constexpr double kApart_s = 0.05;  // moments that are closer are one
 
 void RecentSpeed::take(const SessionEvent& event) {
   using Kind = SessionEvent::Kind;
-  if (event.device >= 0) return;
+  if (!event.is_of_trial()) return;
   const bool begins = event.kind == Kind::resumed ||
                       (event.kind == Kind::state && event.state == TrialState::running);
   if (!begins && event.kind != Kind::step) return;

@@ -35,6 +35,12 @@ bool FramedPeers::notify(int to, std::span<const std::byte> message) {
   return link(to).notify(message);
 }
 
+void FramedPeers::begin_epoch(std::uint64_t epoch) {
+  for (const auto& link : links_) {
+    if (link) link->begin_epoch(epoch);
+  }
+}
+
 void FramedPeers::abandon() {
   for (const auto& link : links_) {
     if (link) link->begin_abandon();

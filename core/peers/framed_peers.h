@@ -22,6 +22,8 @@ class FramedPeers final : public Peers {
   bool send(int to, std::uint64_t tag, std::span<const std::byte> bytes, Ended ended) override;
   bool take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) override;
   bool notify(int to, std::span<const std::byte> message) override;
+  void begin_epoch(std::uint64_t epoch) override;
+  void drop(int peer) override { link(peer).begin_abandon(); }
   void abandon() override;
 
  private:

@@ -15,7 +15,8 @@ PeerLink::~PeerLink() { abandon(); }
 bool PeerLink::send(std::uint64_t tag, std::span<const std::byte> bytes, Peers::Ended ended) {
   const MutexLock lock(mutex_);
   if (is_broken_) return false;
-  if (const auto length = ready_.extract(tag)) {
+  const auto length = peer_epoch_ == epoch_ ? ready_.extract(tag) : decltype(ready_)::node_type();
+  if (length) {
     enqueue({{Kind::transfer, tag, length.mapped()}, {bytes, std::move(ended)}, {}});
   } else {
     sends_.emplace(tag, Send{bytes, std::move(ended)});
@@ -36,6 +37,25 @@ bool PeerLink::notify(std::span<const std::byte> message) {
   if (is_broken_) return false;
   enqueue({{Kind::message, 0, message.size()}, {}, {message.begin(), message.end()}});
   return true;
+}
+
+/// Transfers that wait in the queue end too: the peer will not take them.
+void PeerLink::begin_epoch(std::uint64_t epoch) {
+  std::vector<Peers::Ended> ends;
+  {
+    const MutexLock lock(mutex_);
+    if (is_broken_) return;  // they end by that
+    epoch_ = epoch;
+    for (auto& [tag, send] : std::exchange(sends_, {})) ends.push_back(std::move(send.ended));
+    for (auto& [tag, take] : std::exchange(takes_, {})) ends.push_back(std::move(take.ended));
+    std::erase_if(outgoing_, [&](Outgoing& waits) {
+      if (waits.send.ended) ends.push_back(std::move(waits.send.ended));
+      return waits.header.kind != Kind::message;
+    });
+    if (is_stale()) ready_.clear();
+    enqueue({{Kind::epoch, epoch, 0}, {}, {}});
+  }
+  for (const Peers::Ended& ended : ends) ended(Peers::Outcome::lost);
 }
 
 void PeerLink::begin_abandon() {
@@ -130,6 +150,9 @@ bool PeerLink::read_one() {
     case Kind::ready:
       note_ready(header);
       return true;
+    case Kind::epoch:
+      note_epoch(header);
+      return true;
     case Kind::transfer:
       return read_transfer(header);
     case Kind::message:
@@ -140,16 +163,34 @@ bool PeerLink::read_one() {
 
 void PeerLink::note_ready(const Header& header) {
   const MutexLock lock(mutex_);
-  if (is_broken_) return;
-  if (auto send = sends_.extract(header.tag)) {
+  if (is_broken_ || is_stale()) return;
+  const bool is_same = peer_epoch_ == epoch_;  // else this host is behind
+  if (auto send = is_same ? sends_.extract(header.tag) : decltype(sends_)::node_type()) {
     enqueue({{Kind::transfer, header.tag, header.length}, std::move(send.mapped()), {}});
   } else {
     ready_.emplace(header.tag, header.length);
   }
 }
 
+void PeerLink::note_epoch(const Header& header) {
+  const MutexLock lock(mutex_);
+  peer_epoch_ = header.tag;
+  ready_.clear();  // of its epoch before
+}
+
+/// The take of a transfer of an earlier epoch has ended: its bytes go nowhere.
 bool PeerLink::read_transfer(const Header& header) {
-  const std::optional<Take> take = take_of(header);
+  std::optional<Take> take;
+  std::vector<std::byte> nowhere;
+  {
+    const MutexLock lock(mutex_);
+    if (is_stale()) {
+      nowhere.resize(header.length);
+      take.emplace(nowhere, [](Peers::Outcome) {});
+    } else {
+      take = take_of(header);
+    }
+  }
   if (!take) return false;
   try {
     if (header.length > 0) pipe_->read(take->bytes);
@@ -162,7 +203,6 @@ bool PeerLink::read_transfer(const Header& header) {
 }
 
 std::optional<PeerLink::Take> PeerLink::take_of(const Header& header) {
-  const MutexLock lock(mutex_);
   const auto found = takes_.find(header.tag);
   if (found == takes_.end() || found->second.bytes.size() != header.length) return std::nullopt;
   return std::move(takes_.extract(found).mapped());

@@ -31,6 +31,7 @@ class PeerLink {
   bool send(std::uint64_t tag, std::span<const std::byte> bytes, Peers::Ended ended);
   bool take(std::uint64_t tag, std::span<std::byte> bytes, Peers::Ended ended);
   bool notify(std::span<const std::byte> message);
+  void begin_epoch(std::uint64_t epoch);
   /// Breaks the connection off.
   void begin_abandon();
   /// The same, and waits for the end of both threads.
@@ -43,6 +44,7 @@ class PeerLink {
       ready,     ///< a take is posted; no bytes follow
       transfer,  ///< of a send whose take is posted
       message,
+      epoch,  ///< `tag`: of what follows
     } kind = Kind::ready;
     std::uint64_t tag = 0;
     std::uint64_t length = 0;  ///< in bytes
@@ -64,6 +66,7 @@ class PeerLink {
 
   void enqueue(Outgoing outgoing) SPILLWAY_REQUIRES(mutex_);
   void break_off();
+  bool is_stale() SPILLWAY_REQUIRES(mutex_) { return peer_epoch_ < epoch_; }
   template <typename Transfers>
   Transfers taken_from(Transfers PeerLink::*open);
   void write_all();
@@ -72,8 +75,9 @@ class PeerLink {
   void read_all();
   bool read_one();
   void note_ready(const Header& header);
+  void note_epoch(const Header& header);
   bool read_transfer(const Header& header);
-  std::optional<Take> take_of(const Header& header);
+  std::optional<Take> take_of(const Header& header) SPILLWAY_REQUIRES(mutex_);
   bool read_message(const Header& header);
   bool is_lost();
 
@@ -85,8 +89,10 @@ class PeerLink {
   std::deque<Outgoing> outgoing_ SPILLWAY_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Send> sends_ SPILLWAY_GUARDED_BY(mutex_);  // their takes are not posted
   std::map<std::uint64_t, Take> takes_ SPILLWAY_GUARDED_BY(mutex_);
-  // Lengths of the peer's takes that nothing was sent to.
+  // Lengths of the peer's takes of its epoch that nothing was sent to.
   std::map<std::uint64_t, std::uint64_t> ready_ SPILLWAY_GUARDED_BY(mutex_);
+  std::uint64_t epoch_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  std::uint64_t peer_epoch_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   bool is_broken_ SPILLWAY_GUARDED_BY(mutex_) = false;
   bool is_abandoned_ SPILLWAY_GUARDED_BY(mutex_) = false;
   std::thread writer_, reader_;

@@ -24,15 +24,15 @@ class PeersListener {
 
 /// The hosts that train a trial together, each with a number from 0. Bytes go straight from host to
 /// host; both ends know from the plan what travels, and a tag says which transfer it is. There is
-/// no time limit: a transfer ends when it is done, when its peer is lost, or when this host
-/// abandons its peers. Each implementation passes tests/conformance/peers_conformance.h.
-/// Thread-safe.
+/// no time limit: a transfer ends when it is done, when its peer is lost, or when this host begins
+/// another epoch or abandons its peers. Each implementation passes
+/// tests/conformance/peers_conformance.h. Thread-safe.
 class Peers {
  public:
   static constexpr Bytes kMostMessage = 64_MiB;
-  /// How a transfer ended: `done`, or the peer was lost or abandoned.
+  /// How a transfer ended: `done`; or the peer was lost or abandoned, or another epoch began.
   enum class Outcome : std::uint8_t { done, lost };
-  /// Called once, by a thread of the peers. It should return quickly too.
+  /// Called once, by a thread of the peers or inside begin_epoch(). It should return quickly too.
   using Ended = std::function<void(Outcome)>;
 
   virtual ~Peers() = default;
@@ -48,6 +48,12 @@ class Peers {
   virtual bool take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) = 0;
   /// Sends a copy of a message of at most kMostMessage. False as for send().
   virtual bool notify(int to, std::span<const std::byte> message) = 0;
+  /// Ends all open transfers as lost, except those whose bytes are moving, which end by themselves.
+  /// Later ones meet only those of peers in the same epoch. Epochs count up from 0; messages do not
+  /// belong to any. Not from a callback.
+  virtual void begin_epoch(std::uint64_t epoch) = 0;
+  /// Breaks the connection to a peer, and ends transfers with it as lost. lost() is not called.
+  virtual void drop(int peer) = 0;
   /// Ends all open transfers as lost, and makes the others lose this host. Afterwards nothing is
   /// called and no memory of a transfer is touched. Not from a callback. The destructor does it
   /// too.

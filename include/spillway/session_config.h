@@ -61,6 +61,7 @@ struct HostsConfig {
   std::string endpoint;  ///< HOST:PORT where host 0 listens; empty: the session can only plan
   /// Of this host, at which others reach it; empty: the one from which it reaches the endpoint.
   std::string address;
+  int min_size = 1;  ///< fewest hosts that go on when others are lost
   /// Seconds to wait for another host: at the start, at submit(), at the end, for a sign of life.
   double timeout_s = 300;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet

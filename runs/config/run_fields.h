@@ -222,6 +222,9 @@ void visit_hosts(Config& hosts, Visitor& v) {
             "The address at which others reach this host; by default the one from which it reaches "
             "`endpoint`.");
   }
+  v.field("min_size", hosts.min_size, IntRange{.min = 1, .max = 1024},
+          "Fewest hosts that go on when others are lost. With fewer, training ends, and can be "
+          "resumed.");
   v.field(
       "timeout_s", hosts.timeout_s, NumberRange{.min = 0, .above_min = true},
       "Seconds for which a host waits for another one: at the start, at the end, and for a sign of "

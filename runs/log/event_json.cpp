@@ -111,9 +111,11 @@ Json added_event(const std::vector<Trial>& trials, std::size_t first, const Sess
 
 Json to_json(const SessionEvent& event) {
   Json json{{"event", name_of(event.kind)}, {"sequence", event.sequence}, {"time_s", event.time_s}};
-  const bool is_of_trial = event.device < 0;
+  const bool is_of_trial = event.is_of_trial();
   if (is_of_trial) {
     json["trial"] = event.trial.index();
+  } else if (event.host >= 0) {
+    json["host"] = event.host;
   } else {
     json["device"] = event.device;
   }

@@ -257,7 +257,7 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
           fmt::format("is event {}, but event {} is next", sequence, run.sequence + 1));
   const double time_s = number_at(event, "time_s");
   if (kind == "joined" || kind == "left" || kind == "lost") {
-    event.at("device").get<int>();
+    event.at(event.contains("host") ? "host" : "device").get<int>();
   } else {
     const auto index = event.at("trial").get<std::size_t>();
     require(index < run.trials.size(), "names a trial that does not exist");

@@ -92,8 +92,15 @@ struct JobRested {
   std::int64_t step = 0;
 };
 
-/// A device with work of the open step was lost: the step begins again from the state of the last
-/// commit. No action of earlier attempts is in flight.
+/// The job was interrupted: its state is that after `step` steps, nothing of it is in flight, and
+/// it starts nothing until Engine::go_on().
+struct JobInterrupted {
+  JobId job;
+  std::int64_t step = 0;
+};
+
+/// A device with work of the open step was lost, or other hosts dropped the step: it begins again
+/// from the state of the last commit. No action of earlier attempts is in flight.
 struct StepRedone {
   JobId job;
   std::int64_t step = 0;
@@ -131,8 +138,9 @@ struct JobEnded {
   std::string reason;
 };
 
-using Action = std::variant<StartOp, DropGraph, StartCopy, StartHostOp, AdmitJob, StepCommitted,
-                            JobRested, StepRedone, PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
+using Action =
+    std::variant<StartOp, DropGraph, StartCopy, StartHostOp, AdmitJob, StepCommitted, JobRested,
+                 JobInterrupted, StepRedone, PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
 
 /// An action has ended. Times are seconds of the shell's clock. An action is reported after
 /// everything in its `after`, and the actions of one queue are reported in order.
@@ -142,7 +150,8 @@ struct Done {
   Bytes activation_peak = 0;  ///< compute ops
   std::string error;          ///< not empty: it failed; dependent actions do not run. Copies fail
                               ///< only with their device
-  bool lost = false;          ///< its device was lost; it may or may not have run
+  bool lost = false;          ///< its device was lost; it may or may not have run. Of an exchange:
+                              ///< another host is lost, or has dropped the step
 };
 
 }  // namespace spillway

@@ -88,7 +88,10 @@ void Engine::handle(const InFlight& action, const Done& done) {
     if (action.kind == InFlight::Kind::copy) memory_.end_lost_copy(*this, route_of(action));
     return;  // the tables of its device were cleared
   }
-  assert(!done.lost);
+  if (done.lost) {  // an exchange with a host that is lost or has dropped the step
+    assert(action.kind == InFlight::Kind::host_op);
+    return interrupt_open(action.job);
+  }
   // A repeated op may have read lost data.
   const bool counts = !job.redoes || action.kind != InFlight::Kind::op;
   if (!done.error.empty() && counts) end_job(action.job, JobEnd::failed, done.error);
@@ -245,6 +248,8 @@ void Engine::begin_host_ops(JobId id) {
   JobTable& job = table(id);
   const Program& program = *job.program;
   job.host_waits.clear();
+  job.exchanges_left = static_cast<int>(
+      std::ranges::count(program.host_ops, HostOpKind::exchange, &HostOpSpec::kind));
   for (const HostOpSpec& op : program.host_ops) {
     const auto units = std::ranges::count_if(
         op.unit_deps, [&](int u) { return !job.kept.has(program.units[at(u)]); });
@@ -274,6 +279,7 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
   const Program& program = *job.program;
   const HostOpSpec& host_op = program.host_ops[at(op)];
   const auto make_valid = [&](int buffer) { memory_.set_home_valid({id, buffer}); };
+  if (host_op.kind == HostOpKind::exchange) --job.exchanges_left;
   if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
   if (host_op.kind == HostOpKind::load) {
     const Layout& layout = job.plan->layout;
@@ -334,10 +340,19 @@ void Engine::settle(JobId id) {
   end_shared_leases(id);
   memory_.drop_all(*this, id);
   if (ends) return release(id);
+  if (job.interrupted) return tell_interrupted(id);
   const std::optional<StepKind> kind = next_program(job);
   if (!kind) return rest(id);
   const bool needs_devices = kind->train || kind->evaluate;
   if (!job.paused || !needs_devices) begin_program(id, *kind);
+}
+
+/// The hosts evaluate again, too: some may not have finished.
+void Engine::tell_interrupted(JobId id) {
+  JobTable& job = table(id);
+  job.kept.evaluation = false;
+  if (std::exchange(job.told, true)) return;
+  out_->push_back(JobInterrupted{id, job.step});
 }
 
 void Engine::rest(JobId id) {

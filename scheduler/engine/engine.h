@@ -56,6 +56,11 @@ class Engine : private ResidencyOwner {
   void hold(JobId job, Hold hold, std::vector<Action>& out);
   /// The job rests after its open step, without an evaluation, until it is no longer suspended.
   void suspend(JobId job, bool suspended, std::vector<Action>& out);
+  /// Other hosts cannot finish the job's open step as planned: unless this host has everything from
+  /// them, the step is dropped. Then the job rests (JobInterrupted) until go_on().
+  void interrupt(JobId job, std::vector<Action>& out);
+  /// The hosts have agreed how the job goes on, with this plan, as for resize().
+  void go_on(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
   /// The job is done after its open step: it evaluates and hands out the weights that it has then.
   /// Nothing holds it any more.
   void finish(JobId job, std::vector<Action>& out);
@@ -118,6 +123,7 @@ class Engine : private ResidencyOwner {
   void end_job(JobId id, JobEnd end, const std::string& reason);
   void settle(JobId id);
   void rest(JobId id);
+  void tell_interrupted(JobId id);
   void release(JobId id);
   void report_end(JobId id);
   int shared_leases(DeviceId id, int block) const;
@@ -126,6 +132,7 @@ class Engine : private ResidencyOwner {
   void begin_attempt(JobId id);
   void withdraw(JobId id);
   void redo(JobId id);
+  void interrupt_open(JobId id);
   void end_shared_leases(JobId id);
   void share_tracks(JobTable& job) const;
   void reconsider();

@@ -52,6 +52,23 @@ void Engine::finish(JobId id, std::vector<Action>& out) {
   schedule();
 }
 
+void Engine::interrupt(JobId id, std::vector<Action>& out) {
+  out_ = &out;
+  interrupt_open(id);
+  schedule();
+}
+
+void Engine::go_on(JobId id, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out) {
+  out_ = &out;
+  JobTable& job = table(id);
+  assert(plan->layout.home_bytes <= job.home_bytes);
+  if (job.phase >= JobPhase::ending) return;
+  job.next_plan = std::move(plan);
+  job.interrupted = false;
+  settle(id);
+  schedule();
+}
+
 DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   out_ = &out;
   const DeviceId id(tables_.devices.size());
@@ -161,6 +178,16 @@ void Engine::redo(JobId id) {
   job.kept.loads |= job.kind.train;
   job.kept.eval_loads |= job.kind.evaluate;
   withdraw(id);
+  settle(id);
+}
+
+void Engine::interrupt_open(JobId id) {
+  JobTable& job = table(id);
+  if (job.phase >= JobPhase::ending) return;
+  job.interrupted = true;
+  job.told = false;
+  if (job.phase == JobPhase::waiting) return tell_interrupted(id);
+  if (job.phase == JobPhase::running && job.exchanges_left > 0) return redo(id);
   settle(id);
 }
 

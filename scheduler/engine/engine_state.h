@@ -96,9 +96,11 @@ struct JobTable {
   bool paused = false;     ///< starts nothing after the open program
   bool suspended = false;  ///< rests at its next commit
   Hold hold;
-  bool finishes = false;  ///< the next program finishes the job
-  bool resting = false;   ///< held or suspended, and nothing is left to do here
-  bool redoes = false;    ///< the next program repeats the open step
+  bool finishes = false;     ///< the next program finishes the job
+  bool resting = false;      ///< held or suspended, and nothing is left to do here
+  bool redoes = false;       ///< the next program repeats the open step
+  bool interrupted = false;  ///< begins no program before go_on()
+  bool told = false;         ///< interrupted, and JobInterrupted is out
   KeptWork kept;
   StepKind kind;
   const Program* program = nullptr;  // owned by plan
@@ -113,6 +115,7 @@ struct JobTable {
   std::vector<DeviceWork> work;    ///< work of the open program that is done
   std::vector<DeviceId> watchers;  ///< devices that are blocked until an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished
+  int exchanges_left = 0;          ///< those among them that other hosts take part in
   double unclaimed_s = 0;          ///< compute of the program's unclaimed units
   std::uint64_t last_served = 0;   ///< number of its latest claim, over all jobs; 0: none yet
   int in_flight = 0;               ///< actions

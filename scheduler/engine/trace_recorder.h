@@ -35,6 +35,7 @@ class TraceRecorder {
   void observe(const AdmitJob&) {}
   void observe(const StepCommitted& committed) { steps_[committed.job] = committed.step; }
   void observe(const JobRested&) {}
+  void observe(const JobInterrupted&) {}
   void observe(const StepRedone&) {}
   void observe(const PlanChanged& changed) { plans_[changed.job] = changed.plan; }
   void observe(const DeviceLeft&) {}

@@ -30,7 +30,7 @@ Bytes sent_bytes(const Program& program) {
 }
 
 GroupRange JobShape::groups_of(int of_host) const {
-  if (!has_peers()) return {0, groups};
+  if (host_groups.empty()) return {0, groups};
   const auto own = host_groups.begin() + of_host;
   const int begin = std::accumulate(host_groups.begin(), own, 0);
   return {begin, begin + *own};
@@ -39,15 +39,20 @@ GroupRange JobShape::groups_of(int of_host) const {
 std::vector<int> JobShape::subtrees_of(int of_host) const {
   const GroupRange own = groups_of(of_host);
   std::vector<int> firsts;
+  if (own.begin == own.end) return firsts;
   for (LeafRange part : subtrees({own.begin, own.end}, groups)) firsts.push_back(part.begin);
   return firsts;
 }
 
-/// Its bytes start at a multiple of kAlignment.
+/// Its bytes start at a multiple of kAlignment. None if the host takes no part.
 HomeRange HostExchange::part(int layer, int host) const {
   const Bytes units = buffers_.layout().layers[at(layer)].sum.packed_bytes / kAlignment;
-  const auto begin_of = [&](int number) {
-    return units * static_cast<Bytes>(number) / static_cast<Bytes>(num_hosts()) * kAlignment;
+  const auto has_groups = [](int groups) { return groups > 0; };
+  const auto first = shape_.host_groups.begin();
+  const auto parts = std::count_if(first, shape_.host_groups.end(), has_groups);
+  const auto begin_of = [&](int of_host) {  // behind the parts of the hosts before
+    const auto before = std::count_if(first, first + of_host, has_groups);
+    return units * static_cast<Bytes>(before) / static_cast<Bytes>(parts) * kAlignment;
   };
   return {begin_of(host), begin_of(host + 1) - begin_of(host)};
 }
@@ -93,7 +98,7 @@ std::vector<Transfer> HostExchange::scatter(int stage, int layer) const {
   return transfers;
 }
 
-/// Every host has the range `range_of(host)` and sends it to all others.
+/// Every host has the range `range_of(host)` and sends it to all others that take part.
 template <typename Range>
 std::vector<Transfer> HostExchange::tell_all(Phase phase, int layer, const Range& range_of) const {
   std::vector<Transfer> transfers;
@@ -103,7 +108,7 @@ std::vector<Transfer> HostExchange::tell_all(Phase phase, int layer, const Range
     transfers.push_back({peer, is_sent, tag(phase, layer, owner), range.home, range.bytes});
   };
   for (int peer = 0; peer < num_hosts(); ++peer) {
-    if (peer == shape_.host) continue;
+    if (peer == shape_.host || !shape_.takes_part(peer)) continue;
     add(peer, true, shape_.host);
     add(peer, false, peer);
   }

@@ -15,9 +15,9 @@ struct HomeRange {
 /// What the hosts that train a job together send each other. Every host derives the same transfers
 /// from its plan, whatever its lanes: a host sends the finished subtrees of its groups.
 ///
-/// The sum of a layer is divided into a part for each host, as in a reduce-scatter and an
-/// all-gather ("Optimization of Collective Communication Operations in MPICH", Thakur et al.,
-/// 2005), but a part's owner adds the subtrees in the order of the tree (core/base/fold.h).
+/// The sum of a layer is divided into a part for each host that takes part, as in a reduce-scatter
+/// and an all-gather ("Optimization of Collective Communication Operations in MPICH", Thakur et
+/// al., 2005), but a part's owner adds the subtrees in the order of the tree (core/base/fold.h).
 class HostExchange {
  public:
   /// The shape has the hosts; both outlive it.

@@ -18,11 +18,15 @@ struct JobShape {
   std::int64_t eval_steps = 0;  ///< steps between evaluations; 0: only after the last step
   int moments = 2;              ///< values that the optimizer keeps for each weight
   MemorySplit split;            ///< of the devices
-  /// If several hosts train the job together: the groups of each of them, `groups` in all.
+  /// If several hosts train the job together: the groups of each of them, `groups` in all. One with
+  /// none takes no part.
   std::vector<int> host_groups;
-  int host = 0;  ///< the number of this one
+  int host = 0;  ///< the number of this one, which takes part
 
-  bool has_peers() const { return host_groups.size() > 1; }
+  /// Whether the host has groups.
+  bool takes_part(int of_host) const { return host_groups[at(of_host)] > 0; }
+  /// Whether other hosts take part.
+  bool has_peers() const { return !host_groups.empty() && host_groups[at(host)] < groups; }
   /// The first virtual node of a group.
   int first_vn(int group) const { return group * (virtual_nodes / groups); }
   /// The same for evaluation, whose virtual nodes are divided like the groups.

@@ -47,18 +47,34 @@ void VirtualShell::finish(JobId job) { tell(&Engine::finish, job); }
 void VirtualShell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
   tell(&Engine::resize, job, std::move(plan));
 }
+void VirtualShell::interrupt(JobId job) { tell(&Engine::interrupt, job); }
+void VirtualShell::go_on(JobId job, std::shared_ptr<const JobPlan> plan) {
+  tell(&Engine::go_on, job, std::move(plan));
+}
+
+void VirtualShell::lose_exchanges(JobId job) {
+  lose_flights([&](const Flight& flight) { return flight.exchanging == job; }, now_s_);
+}
+
+/// Those in flight end at that time.
+template <typename IsLost>
+void VirtualShell::lose_flights(const IsLost& is_lost, double end_s) {
+  for (auto& [id, flight] : in_flight_) {
+    if (!is_lost(flight)) continue;
+    ends_.erase({flight.done.finished_s, id});
+    flight.done = {.id = id, .started_s = now_s_, .finished_s = end_s};
+    flight.done.lost = true;
+    ends_.insert({end_s, id});
+  }
+}
+
 DeviceId VirtualShell::add_device(Bytes budget) { return tell(&Engine::add_device, budget); }
 void VirtualShell::remove_device(DeviceId device) { tell(&Engine::remove_device, device); }
 
 void VirtualShell::lose_device(DeviceId device) {
   if (engine_.device(device).state == DeviceState::gone) return;
-  for (auto& [id, flight] : in_flight_) {
-    if (flight.device != device) continue;
-    ends_.erase({flight.done.finished_s, id});
-    flight.done = {.id = id, .started_s = now_s_, .finished_s = now_s_ + costs_.cancel_s};
-    flight.done.lost = true;
-    ends_.insert({flight.done.finished_s, id});
-  }
+  lose_flights([&](const Flight& flight) { return flight.device == device; },
+               now_s_ + costs_.cancel_s);
   tell(&Engine::lose_device, device);
 }
 
@@ -189,7 +205,8 @@ void VirtualShell::exchange(const StartHostOp& op, const HostOpSpec& spec) {
   const double start_s = std::max(now_s_ + costs_.dispatch_latency_s, network_free_s_);
   network_free_s_ = start_s + static_cast<double>(bytes) / costs_.network_bytes_per_s;
   const double end_s = network_free_s_ + costs_.network_latency_s;
-  complete(op.id, op.job, DeviceId(), start_s, end_s - start_s, 0);
+  complete(op.id, op.job, DeviceId(), start_s, end_s - start_s, 0, /*may_fail=*/false);
+  in_flight_.at(op.id).exchanging = op.job;
 }
 
 void VirtualShell::perform(const AdmitJob& admission) {

@@ -33,6 +33,10 @@ class VirtualShell {
   void suspend(JobId job, bool suspended);
   void finish(JobId job);
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
+  void interrupt(JobId job);
+  void go_on(JobId job, std::shared_ptr<const JobPlan> plan);
+  /// The job's exchanges in flight end with Done::lost, now.
+  void lose_exchanges(JobId job);
   DeviceId add_device(Bytes budget);
   void remove_device(DeviceId device);
   /// Actions in flight there end with Done::lost after VirtualCosts::cancel_s.
@@ -64,7 +68,8 @@ class VirtualShell {
  private:
   struct Flight {
     Done done;
-    DeviceId device;  ///< the invalid id: on the host
+    DeviceId device;        ///< the invalid id: on the host
+    JobId exchanging = {};  ///< of an exchange: its job
   };
   /// Completions by time, then by start order.
   using Ends = std::set<std::pair<double, ActionId>>;
@@ -80,6 +85,7 @@ class VirtualShell {
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted&) {}
   void perform(const JobRested&) {}
+  void perform(const JobInterrupted&) {}
   void perform(const StepRedone&) {}
   void perform(const PlanChanged&) {}
   void perform(const DeviceLeft&) {}
@@ -89,6 +95,8 @@ class VirtualShell {
   double slowdown(DeviceId device) const { return costs_.slowdown_of(device.index()); }
   double busy_threads(double time_s, DeviceId computing) const;
   const Program& program(JobId job, std::size_t step_kind) const;
+  template <typename IsLost>
+  void lose_flights(const IsLost& is_lost, double end_s);
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
                 Bytes activations, bool may_fail = true);
 

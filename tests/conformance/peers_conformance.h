@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -227,6 +228,44 @@ TEST_P(PeersConformance, EndAllTransfersWhenTheyAreAbandoned) {
   EXPECT_FALSE(host(0).notify(1, peer_bytes(1, 1)));
 }
 
+TEST_P(PeersConformance, EndOpenTransfersWhenAnotherEpochBegins) {
+  make(3);
+  const PeerBytes sent = peer_bytes(1000, 1), later = peer_bytes(1000, 2);
+  PeerBytes taken(1000), from_third(1000);
+  host(0).send(1, 1, sent, told(0).ended(1));
+  host(0).take(1, 2, taken, told(0).ended(2));
+  host(0).begin_epoch(1);
+  EXPECT_EQ(told(0).end_of(1), lost);
+  EXPECT_EQ(told(0).end_of(2), lost);
+  host(1).take(0, 1, taken, told(1).ended(1));  // of the epoch before
+  host(1).take(2, 3, from_third, told(1).ended(3));
+  host(0).send(1, 1, later, told(0).ended(11));  // waits for host 1
+  host(2).send(1, 3, later, told(2).ended(3));   // both are still there
+  EXPECT_EQ(told(1).end_of(3), done);
+  EXPECT_FALSE(told(0).ends().contains(11));
+  host(1).begin_epoch(1);
+  EXPECT_EQ(told(1).end_of(1), lost);
+  host(1).take(0, 1, taken, told(1).ended(11));
+  EXPECT_EQ(told(1).end_of(11), done);
+  EXPECT_EQ(told(0).end_of(11), done);
+  EXPECT_EQ(taken, later);
+  for (int h = 0; h < 3; ++h) EXPECT_TRUE(told(h).losses().empty());
+}
+
+TEST_P(PeersConformance, EndTransfersWithAPeerThatIsDropped) {
+  make(3);
+  PeerBytes never(100), taken(100);
+  host(0).take(1, 1, never, told(0).ended(1));
+  host(0).drop(1);
+  EXPECT_EQ(told(0).end_of(1), lost);
+  EXPECT_FALSE(host(0).notify(1, never));
+  host(0).take(2, 2, taken, told(0).ended(2));
+  const PeerBytes sent = peer_bytes(100, 1);
+  host(2).send(0, 2, sent, told(2).ended(2));
+  EXPECT_EQ(told(0).end_of(2), done);
+  EXPECT_TRUE(told(0).losses().empty()) << "this host did it";
+}
+
 TEST_P(PeersConformance, LoseAPeerThatSendsAnotherLength) {
   make(2);
   const PeerBytes sent = peer_bytes(99, 1);
@@ -238,6 +277,54 @@ TEST_P(PeersConformance, LoseAPeerThatSendsAnotherLength) {
   host(0).abandon();
   EXPECT_EQ(told(1).end_of(5), lost);
   told(1).wait_for_loss_of(0);
+}
+
+/// Hosts begin epochs at any moment, in which they send other bytes with the same tags. What is
+/// done on both sides in the last one has its bytes.
+TEST_P(PeersConformance, NeverMixEpochs) {
+  constexpr std::uint64_t kTags = 8, kEpochs = 6;
+  for (std::uint64_t seed = 0; seed < campaign_size(20); ++seed) {
+    told_.clear();
+    make(2);
+    const auto bytes_of = [&](std::uint64_t epoch, std::uint64_t tag, int from) {
+      const std::size_t length = 1 + (seed * 7919 + tag * 104'729) % 100'000;
+      return peer_bytes(length, epoch * 1000 + tag * 10 + static_cast<std::uint64_t>(from));
+    };
+    std::vector<std::vector<PeerBytes>> taken(2);
+    const auto train = [&](int self) {
+      std::mt19937_64 random(seed * 2 + static_cast<std::uint64_t>(self));
+      const int other = 1 - self;
+      std::vector<PeerBytes> sent, &own = taken[static_cast<std::size_t>(self)];
+      for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+        if (epoch > 0) host(self).begin_epoch(epoch);
+        for (std::uint64_t t = 0; t < kTags && epoch > 0; ++t) {  // before their bytes go away
+          told(self).end_of((epoch - 1) * 100 + 2 * t);
+          told(self).end_of((epoch - 1) * 100 + 2 * t + 1);
+        }
+        sent.clear();
+        own.clear();
+        for (std::uint64_t t = 0; t < kTags; ++t) {
+          sent.push_back(bytes_of(epoch, t, self));
+          own.emplace_back(sent.back().size());
+        }
+        for (std::uint64_t t = 0; t < kTags; ++t) {
+          host(self).take(other, t, own[t], told(self).ended(epoch * 100 + 2 * t));
+          host(self).send(other, t, sent[t], told(self).ended(epoch * 100 + 2 * t + 1));
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+      }
+      for (std::uint64_t t = 0; t < kTags; ++t) {
+        EXPECT_EQ(told(self).end_of((kEpochs - 1) * 100 + 2 * t), done) << seed;
+        EXPECT_EQ(told(self).end_of((kEpochs - 1) * 100 + 2 * t + 1), done) << seed;
+        EXPECT_EQ(own[t], bytes_of(kEpochs - 1, t, other)) << seed;
+      }
+    };
+    std::thread second([&] { train(1); });
+    train(0);
+    second.join();
+    for (int h = 0; h < 2; ++h) EXPECT_TRUE(told(h).losses().empty()) << seed;
+    hosts_.clear();
+  }
 }
 
 /// Random transfers between random hosts, some of which go away meanwhile: each transfer ends once,

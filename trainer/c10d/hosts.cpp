@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/udp.hpp>
 #include <boost/system/system_error.hpp>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -102,8 +104,39 @@ std::string wait_for(c10d::Store& store, const std::string& key, const GiveUp& g
   return store.get_to_str(key);
 }
 
-/// Messages: this host is done; this host lives.
-constexpr std::byte kParting{1}, kAlive{2};
+/// Messages: this host is done; this host lives; its jobs rest, as the text behind says.
+constexpr std::byte kParting{1}, kAlive{2}, kWord{3};
+
+std::vector<std::byte> message_of(const HostWord& word) {
+  const std::string text = nlohmann::json{
+      {"round", word.round},
+      {"lost", word.lost},
+      {"begun", word.jobs.begun},
+      {"steps",
+       word.jobs.steps}}.dump();
+  std::vector<std::byte> message{kWord};
+  const auto bytes = std::as_bytes(std::span(text));
+  message.insert(message.end(), bytes.begin(), bytes.end());
+  return message;
+}
+
+/// Throws nlohmann::json::exception.
+HostWord word_of(std::span<const std::byte> message) {
+  const auto* const text = reinterpret_cast<const char*>(message.data());
+  const auto json = nlohmann::json::parse(text + 1, text + message.size());
+  HostWord word;
+  json.at("round").get_to(word.round);
+  json.at("lost").get_to(word.lost);
+  json.at("begun").get_to(word.jobs.begun);
+  json.at("steps").get_to(word.jobs.steps);
+  return word;
+}
+
+std::string lost_text(int host) {
+  return fmt::format("host {} is lost or has stopped; its own output says why", host);
+}
+
+constexpr const char* kRestart = "start all hosts again with resume: auto";
 
 }  // namespace
 
@@ -131,7 +164,9 @@ int take_host_number(const std::string& endpoint, double timeout_s) {
 }
 
 Hosts::Hosts(const HostsConfig& config)
-    : config_(config), last_heard_(static_cast<std::size_t>(config.size), Clock::now()) {
+    : config_(config),
+      last_heard_(static_cast<std::size_t>(config.size), Clock::now()),
+      fleet_(config.number, config.size) {
   require_valid(config);
   const Endpoint endpoint = *endpoint_of(config.endpoint);
   const milliseconds limit = limit_of(config);
@@ -170,6 +205,7 @@ std::string Hosts::hear(const std::string& name, int from) {
   const auto end = std::chrono::steady_clock::now() + limit_of(config_);
   const auto give_up = [&] {
     if (const std::string why = problem(); !why.empty()) throw Error(why);
+    if (!present().contains(from)) throw Error(lost_text(from));
     if (std::chrono::steady_clock::now() < end) return;
     throw Error(fmt::format(
         "host {} did not answer within {:g} s; give all hosts the same trials, or raise "
@@ -180,26 +216,79 @@ std::string Hosts::hear(const std::string& name, int from) {
                    [&] { return wait_for(*rendezvous_->store(), prefix_ + name, give_up); });
 }
 
-void Hosts::when_ended(std::function<void()> what) {
+void Hosts::attach(HostsObserver& observer) {
   const MutexLock lock(mutex_);
-  when_ended_ = std::move(what);
-  if (when_ended_ && !why_.empty()) when_ended_();
+  observer_ = &observer;
+  detached_.reset();
+  if (!why_.empty()) return observer.on_hosts_ended();
+  if (!fleet_.has_agreed()) observer.on_round(fleet_.round());
+}
+
+void Hosts::detach(const RestingJobs& jobs) {
+  const MutexLock lock(mutex_);
+  observer_ = nullptr;
+  detached_ = jobs;
+  if (!why_.empty() || fleet_.has_agreed()) return;
+  fleet_.rest(fleet_.round(), jobs);
+  follow_fleet();
+}
+
+void Hosts::rest(std::int64_t round, const RestingJobs& jobs) {
+  const MutexLock lock(mutex_);
+  fleet_.rest(round, jobs);
+  follow_fleet();
+}
+
+void Hosts::renew() {
+  const MutexLock lock(mutex_);
+  fleet_.renew();
+  follow_fleet();
+}
+
+std::set<int> Hosts::present() const {
+  const MutexLock lock(mutex_);
+  return fleet_.hosts();
+}
+
+/// Passes on what has changed in the fleet.
+void Hosts::follow_fleet() {
+  if (!why_.empty()) return;
+  if (fleet_.take_call_to_rest()) {
+    if (observer_) observer_->on_round(fleet_.round());
+    if (detached_) fleet_.rest(fleet_.round(), *detached_);
+  }
+  if (const auto word = fleet_.take_word()) notify_all(message_of(*word));
+  const auto agreement = fleet_.take_agreement();
+  if (agreement && observer_) observer_->on_agreed(*agreement);
 }
 
 void Hosts::end(const std::string& why) {
   if (!why_.empty()) return;
   why_ = why;
-  if (when_ended_) when_ended_();
+  if (observer_) observer_->on_hosts_ended();
   changed_.notify_all();
 }
 
-void Hosts::note_lost(int host) {
+void Hosts::lost(int host) {
   const MutexLock lock(mutex_);
-  if (parting_.contains(host)) return;
-  end(
-      fmt::format("host {} is lost or has stopped; its own output says why. Start all hosts again "
-                  "with resume: auto",
-                  host));
+  lose(host, lost_text(host));
+  follow_fleet();
+}
+
+/// Training goes on with the others, unless there are too few, or nobody is left to write outputs.
+void Hosts::lose(int host, const std::string& why) {
+  if (!why_.empty() || parting_.contains(host) || fleet_.lost().contains(host)) return;
+  const bool trains = observer_ || detached_;
+  if (host == 0 || !trains) return end(fmt::format("{}; {}", why, kRestart));
+  peers_->drop(host);
+  fleet_.lose(host);
+  const auto left = fleet_.hosts().size();
+  if (left < static_cast<std::size_t>(config_.min_size)) {
+    return end(fmt::format("{}; {} {} left, and hosts.min_size is {}; {}", why, left,
+                           left == 1 ? "host is" : "hosts are", config_.min_size, kRestart));
+  }
+  if (observer_) observer_->on_host_lost(host, why);
+  changed_.notify_all();
 }
 
 void Hosts::leave(const std::string& why) {
@@ -224,21 +313,43 @@ void Hosts::heard(int from, std::span<const std::byte> message) {
   const MutexLock lock(mutex_);
   last_heard_[static_cast<std::size_t>(from)] = Clock::now();
   if (message.front() == kParting) parting_.insert(from);
+  if (message.front() == kWord) hear_word(from, message);
   changed_.notify_all();
 }
 
-void Hosts::notify_all(std::byte message) {
-  for (int host = 0; host < size(); ++host) {
-    if (host != number()) peers_->notify(host, std::span(&message, 1));
+/// The word may be the first to tell this host of a loss.
+void Hosts::hear_word(int from, std::span<const std::byte> message) {
+  try {
+    const HostWord word = word_of(message);
+    if (word.lost.contains(number())) {
+      return end(fmt::format(
+          "the other hosts have gone on without host {}, which was silent; start it again with all "
+          "others and resume: auto",
+          number()));
+    }
+    for (int host : word.lost) lose(host, lost_text(host));
+    fleet_.hear(from, word);
+    follow_fleet();
+  } catch (const nlohmann::json::exception&) {
+    lose(from, fmt::format("host {} sends what this host cannot read", from));
+    follow_fleet();
+  }
+}
+
+void Hosts::notify_all(std::span<const std::byte> message) {
+  for (int host : fleet_.hosts()) {
+    if (host != number()) peers_->notify(host, message);
   }
 }
 
 /// A host that closes its connections early could take bytes away that others have not read.
 void Hosts::part() {
-  notify_all(kParting);
   const MutexLock lock(mutex_);
+  notify_all(std::span(&kParting, 1));
   changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
-    return !why_.empty() || parting_.size() + 1 == static_cast<std::size_t>(size());
+    return !why_.empty() || std::ranges::all_of(fleet_.hosts(), [this](int host) {
+      return host == number() || parting_.contains(host);
+    });
   });
 }
 
@@ -254,13 +365,11 @@ void Hosts::show_life(const std::stop_token& stop) {
     for (int host = 0; host < size(); ++host) {
       auto& heard = last_heard_[static_cast<std::size_t>(host)];
       if (was_stopped) heard = now;
-      if (host == number() || parting_.contains(host) || now - heard < limit) continue;
-      end(fmt::format("host {} has been silent for {:g} s; start all hosts again with resume: auto",
-                      host, config_.timeout_s));
+      if (host == number() || now - heard < limit) continue;
+      lose(host, fmt::format("host {} has been silent for {:g} s", host, config_.timeout_s));
     }
-    mutex_.unlock();
-    notify_all(kAlive);
-    mutex_.lock();
+    follow_fleet();
+    notify_all(std::span(&kAlive, 1));
     changed_.wait_until(mutex_, stop, now + interval,
                         [this]() SPILLWAY_REQUIRES(mutex_) { return !why_.empty(); });
   }

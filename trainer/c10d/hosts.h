@@ -3,7 +3,6 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,13 +13,30 @@
 
 #include "core/base/mutex.h"
 #include "core/peers/framed_peers.h"
+#include "scheduler/fleet/fleet.h"
 #include "spillway/session_config.h"
 #include "trainer/c10d/rendezvous.h"
 
 namespace spillway {
 
-/// This host among those that train together (HostsConfig): what hosts agree on goes through the
-/// store at the endpoint, bytes go from host to host. Thread-safe.
+/// Is told how training together goes, on any thread and with the lock of Hosts: it should only
+/// pass the news on.
+class HostsObserver {
+ public:
+  virtual ~HostsObserver() = default;
+  /// Another host is lost, and the others may go on without it.
+  virtual void on_host_lost(int host, const std::string& why) = 0;
+  /// The jobs that hosts train together have to rest, and Hosts::rest() to be told.
+  virtual void on_round(std::int64_t round) = 0;
+  virtual void on_agreed(const Agreement& agreement) = 0;
+  /// Training together has ended: see Hosts::problem(). Called before a transfer ends for that
+  /// reason.
+  virtual void on_hosts_ended() = 0;
+};
+
+/// This host among those that train together (HostsConfig): what hosts agree on before they train
+/// goes through the store at the endpoint; bytes and, while they train, words go from host to host.
+/// Thread-safe.
 class Hosts final : private PeersListener {
  public:
   /// Meets the others. Throws ConfigError (`hosts.…`), Error.
@@ -38,11 +54,17 @@ class Hosts final : private PeersListener {
   /// together has ended.
   std::string hear(const std::string& name, int from);
 
-  /// Calls `what` once, when training together ends: a host is lost, or this one leaves. On any
-  /// thread, and before a transfer ends for that reason. Empty: calls nothing.
-  void when_ended(std::function<void()> what);
-  /// A transfer has ended because this host is lost.
-  void note_lost(int host);
+  /// From now on, jobs train. Until the first call, a lost host ends training together.
+  void attach(HostsObserver& observer);
+  /// No job runs on this host any more.
+  void detach(const RestingJobs& jobs);
+  /// All jobs of this host rest, as the round has asked, and transfers belong to it.
+  void rest(std::int64_t round, const RestingJobs& jobs);
+  /// Calls a round: this host has dropped a step, or made one that other hosts had made before.
+  void renew();
+  /// The hosts that are not lost, this one included.
+  std::set<int> present() const;
+
   /// Ends training together: the others lose this host. Not on a thread of the peers. `why` is not
   /// empty.
   void leave(const std::string& why);
@@ -55,9 +77,12 @@ class Hosts final : private PeersListener {
   using Clock = std::chrono::steady_clock;
 
   void heard(int from, std::span<const std::byte> message) override;
-  void lost(int host) override { note_lost(host); }
+  void lost(int host) override;
+  void lose(int host, const std::string& why) SPILLWAY_REQUIRES(mutex_);
+  void hear_word(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
+  void follow_fleet() SPILLWAY_REQUIRES(mutex_);
   void end(const std::string& why) SPILLWAY_REQUIRES(mutex_);
-  void notify_all(std::byte message);
+  void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void part();
   void show_life(const std::stop_token& stop);
 
@@ -67,7 +92,9 @@ class Hosts final : private PeersListener {
   std::string why_ SPILLWAY_GUARDED_BY(mutex_);        ///< training together has ended
   std::set<int> parting_ SPILLWAY_GUARDED_BY(mutex_);  ///< hosts that are done
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
-  std::function<void()> when_ended_ SPILLWAY_GUARDED_BY(mutex_);
+  Fleet fleet_ SPILLWAY_GUARDED_BY(mutex_);
+  HostsObserver* observer_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
+  std::optional<RestingJobs> detached_ SPILLWAY_GUARDED_BY(mutex_);  ///< after the first run
   std::optional<Rendezvous> rendezvous_;
   std::string prefix_;  ///< of this meeting's keys
   Mutex abandoning_;

@@ -31,6 +31,7 @@ void TrainingJob::finish_evaluation(const HostCall& call) {
   if (call.plan->layout.has_peers()) take_eval_numbers(call);
   Evaluation values = evaluation_of(model_->spec, evaluation_sums());
   const MutexLock lock(mutex_);
+  if (std::exchange(last_evaluated_, call.step) == call.step) return;  // the step is repeated
   progress_.evaluations.emplace_back(call.step, std::move(values));
 }
 

@@ -140,8 +140,9 @@ class TrainingJob {
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<TrainChange> changes_ SPILLWAY_GUARDED_BY(mutex_);
   std::int64_t next_commit_ SPILLWAY_GUARDED_BY(mutex_);
-  std::int64_t steps_noted_ = 0;  // steps whose loss was added to progress_; a device that is
-                                  // lost late makes a step commit again
+  std::int64_t last_evaluated_ = -1;  // step whose evaluation was added to progress_ last
+  std::int64_t steps_noted_ = 0;      // steps whose loss was added to progress_; a device that is
+                                      // lost late makes a step commit again
 };
 
 }  // namespace spillway

@@ -4,16 +4,27 @@
 
 #include "core/base/divisor.h"
 #include "spillway/error.h"
+#include "spillway/ids.h"
 #include "trainer/config/batch_split.h"
 
 namespace spillway {
 
-std::vector<int> groups_of_hosts(const TrainConfig& train, const HostsConfig& hosts) {
-  return split_evenly(reduction_groups_of(train), hosts.size);
+HostTeam team_of(const HostsConfig& hosts) {
+  HostTeam team{.hosts = {}, .number = hosts.number};
+  for (int host = 0; host < hosts.size; ++host) team.hosts.insert(team.hosts.end(), host);
+  return team;
 }
 
-int groups_of_host(const TrainConfig& train, const HostsConfig& hosts) {
-  return groups_of_hosts(train, hosts).at(static_cast<std::size_t>(hosts.number));
+std::vector<int> groups_of_hosts(const TrainConfig& train, const HostTeam& team) {
+  const auto shares = split_evenly(reduction_groups_of(train), static_cast<int>(team.hosts.size()));
+  std::vector<int> groups(at(*team.hosts.rbegin() + 1));
+  auto share = shares.begin();
+  for (int host : team.hosts) groups[at(host)] = *share++;
+  return groups;
+}
+
+int groups_of_host(const TrainConfig& train, const HostTeam& team) {
+  return groups_of_hosts(train, team)[at(team.number)];
 }
 
 void require_endpoint(const HostsConfig& hosts) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "spillway/session_config.h"
@@ -8,10 +9,20 @@
 /// What follows from the hosts that train together.
 namespace spillway {
 
-/// The reduction groups of each host, in order: as even as possible. One host alone has all.
-std::vector<int> groups_of_hosts(const TrainConfig& train, const HostsConfig& hosts);
+/// The hosts that compute the steps of a trial.
+struct HostTeam {
+  std::set<int> hosts{0};
+  int number = 0;  ///< of this host, which is one of them
+  bool operator==(const HostTeam&) const = default;
+};
+/// All hosts.
+HostTeam team_of(const HostsConfig& hosts);
+
+/// The reduction groups of each host by number, as even as possible; none for those outside of the
+/// team. One host alone has all.
+std::vector<int> groups_of_hosts(const TrainConfig& train, const HostTeam& team);
 /// Those of this host.
-int groups_of_host(const TrainConfig& train, const HostsConfig& hosts);
+int groups_of_host(const TrainConfig& train, const HostTeam& team);
 
 /// Throws ConfigError (`hosts.endpoint`) if there are several hosts that cannot meet.
 void require_endpoint(const HostsConfig& hosts);

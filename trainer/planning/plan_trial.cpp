@@ -19,7 +19,6 @@
 #include "spillway/ids.h"
 #include "spillway/session_config.h"
 #include "trainer/compute/optimizer.h"
-#include "trainer/config/host_groups.h"
 #include "trainer/planning/largest_layer.h"
 
 namespace spillway {
@@ -117,13 +116,13 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Finds the shards and the lanes of a trial.
 struct Planner {
   Planner(const TrialConfig& config, const ModelSpec& spec, const Profile& costs,
-          const std::vector<PlanDevice>& those_present, bool loads_ahead, const HostsConfig& hosts)
+          const std::vector<PlanDevice>& those_present, bool loads_ahead, const HostTeam& team)
       : trial(config),
         model(spec),
         profile(costs),
         devices(those_present),
         double_buffer(loads_ahead),
-        shape(shape_of(config, those_present, hosts)) {}
+        shape(shape_of(config, those_present, team)) {}
 
   Partition cut_of(const JobShape& any, Bytes budget) const {
     return partition(model, profile, any, budget, trial.train.order, double_buffer);
@@ -335,9 +334,9 @@ Bytes shared_bytes_of(std::span<const TrialPlan> plans) {
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided,
-                        std::int64_t first_step, const HostsConfig& hosts) {
+                        std::int64_t first_step, const HostTeam& team) {
   if (devices.empty()) throw ConfigError("devices", 0, "is empty; add a device");
-  Planner planner(trial, model, profile, devices, double_buffer, hosts);
+  Planner planner(trial, model, profile, devices, double_buffer, team);
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();
@@ -354,20 +353,20 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
 }
 
 JobShape shape_of(const TrialConfig& trial, const std::vector<PlanDevice>& devices,
-                  const HostsConfig& hosts) {
+                  const HostTeam& team) {
   const TrainConfig& train = trial.train;
   return {.virtual_nodes = train.virtual_nodes,
           .groups = train.reduction_groups,
           .lane_groups = train.lane_groups.empty()
-                             ? split_groups(groups_of_host(train, hosts), train.data_parallel)
+                             ? split_groups(groups_of_host(train, team), train.data_parallel)
                              : train.lane_groups,
           .eval_virtual_nodes = evaluation_vns(trial),
           .max_steps = train.max_steps,
           .eval_steps = train.eval_steps,
           .moments = num_moments(train),
           .split = devices.front().split,  // the same for all
-          .host_groups = groups_of_hosts(train, hosts),
-          .host = hosts.number};
+          .host_groups = groups_of_hosts(train, team),
+          .host = team.number};
 }
 
 void require_devices(const PlannedTrial& planned, int lanes) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "core/peers/peers.h"
 #include "trainer/runtime/op_runner.h"
@@ -9,9 +8,7 @@
 namespace spillway {
 
 /// Begins the transfers of a host op. Calls `ended` once all have ended, on a thread of the peers
-/// or before it returns, with the number of a host that was lost meanwhile, or -1. `number`: of the
-/// job, the same on all hosts.
-void exchange(Peers& peers, std::uint64_t number, const HostCall& call,
-              std::function<void(int lost)> ended);
+/// or before it returns. `number`: of the job, the same on all hosts.
+void exchange(Peers& peers, std::uint64_t number, const HostCall& call, OpRunner::Ended ended);
 
 }  // namespace spillway

@@ -68,9 +68,9 @@ class OpRunner {
   virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
   /// Begins a host op that exchanges data with other hosts. `ended` is called once, on any thread
-  /// or before this returns, with the reason if it has failed.
-  using Ended = std::function<void(const std::string& error)>;
-  virtual void exchange(const HostCall&, const Ended& ended) { ended("there are no other hosts"); }
+  /// or before this returns: with true if another host is lost or has dropped the step.
+  using Ended = std::function<void(bool is_lost)>;
+  virtual void exchange(const HostCall&, const Ended& ended) { ended(/*is_lost=*/true); }
   /// Nothing of the job runs any more; its home is freed when this returns. May wait. If it throws,
   /// the job has failed.
   virtual void release(JobId, JobEnd) {}

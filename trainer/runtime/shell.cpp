@@ -140,6 +140,15 @@ void Shell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
   });
 }
 
+void Shell::interrupt(JobId job) {
+  command([this, job](Actions& actions) { engine_.interrupt(job, actions); });
+}
+
+void Shell::go_on(JobId job, std::shared_ptr<const JobPlan> plan) {
+  command(
+      [this, job, plan = std::move(plan)](Actions& actions) { engine_.go_on(job, plan, actions); });
+}
+
 EngineSnapshot Shell::snapshot() const {
   const MutexLock lock(snapshot_mutex_);
   return snapshot_;
@@ -375,8 +384,8 @@ void Shell::perform(const StartHostOp& start) {
 /// The network works while the host's threads do other things.
 void Shell::exchange(ActionId id, const HostCall& call) {
   Done done{.id = id, .started_s = seconds(Clock::now())};
-  runner_.exchange(call, [this, done](const std::string& error) mutable {
-    done.error = error;
+  runner_.exchange(call, [this, done](bool is_lost) mutable {
+    done.lost = is_lost;
     done.finished_s = seconds(Clock::now());
     post({}, done);
   });
@@ -411,6 +420,8 @@ void Shell::perform(const StepCommitted& committed) {
 }
 
 void Shell::perform(const JobRested& rested) { observer_.on_rested(rested); }
+
+void Shell::perform(const JobInterrupted& interrupted) { observer_.on_interrupted(interrupted); }
 
 void Shell::perform(const StepRedone& redone) { observer_.on_redone(redone.job, redone.step); }
 

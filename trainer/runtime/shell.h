@@ -31,7 +31,10 @@ class ShellObserver {
   virtual void on_committed(const StepCommitted& committed) = 0;
   /// The job is held or suspended, and its state at home is that after its last commit.
   virtual void on_rested(const JobRested& rested) = 0;
-  /// The open step starts again, because a device was lost.
+  /// The job starts nothing until Shell::go_on(), and its state at home is that after its last
+  /// commit, or will be after the updates with which its next program begins.
+  virtual void on_interrupted(const JobInterrupted&) {}
+  /// The open step starts again, because a device was lost or other hosts have dropped it.
   virtual void on_redone(JobId job, std::int64_t step) = 0;
   virtual void on_resized(JobId job, const JobPlan& plan) = 0;
   virtual void on_ended(JobId job, JobEnd end, const std::string& reason) = 0;
@@ -95,6 +98,8 @@ class Shell {
   void finish(JobId job);
   /// The job changes to another plan of the same contract at its next commit.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
+  void interrupt(JobId job);
+  void go_on(JobId job, std::shared_ptr<const JobPlan> plan);
   /// The device gets the next number and joins once it is warm: planned ranges of `touched` bytes
   /// have been written, and its thread has computed. Throws OutOfMemory if it refuses its own
   /// budget.
@@ -154,6 +159,7 @@ class Shell {
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted& committed);
   void perform(const JobRested& rested);
+  void perform(const JobInterrupted& interrupted);
   void perform(const StepRedone& redone);
   void perform(const PlanChanged& changed);
   void perform(const ReleaseJob& release);

@@ -85,7 +85,7 @@ void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, std::vector<do
           release(part(device));
         }
         if (is_lost) return;
-        if (done.lost) return lose(device, done.error);
+        if (done.lost && device.valid()) return lose(device, done.error);
         land(done);
         if (device.valid()) notice_shrinking(device);
       });

@@ -67,18 +67,13 @@ std::vector<PlanDevice> Planner::present_devices(const SessionTrial& trial,
   return present;
 }
 
-/// Each host evaluates by itself.
-HostsConfig Planner::hosts_of(const SessionTrial& trial) const {
-  return trial.is_evaluation ? HostsConfig() : config_.hosts;
-}
-
-PlannedTrial Planner::plan(const SessionTrial& trial, int lanes, const Devices& avoided) const {
+PlannedTrial Planner::plan_for(const HostTeam& team, const SessionTrial& trial, int lanes,
+                               const Devices& avoided) const {
   TrialConfig with_lanes = trial.config;
   if (lanes != with_lanes.train.data_parallel) with_lanes.train.lane_groups.clear();
   with_lanes.train.data_parallel = lanes;
   return plan_trial(with_lanes, trial.model->spec, trial.profile, present_devices(trial, avoided),
-                    config_.host_memory, config_.double_buffer, avoided, trial.first_step,
-                    hosts_of(trial));
+                    config_.host_memory, config_.double_buffer, avoided, trial.first_step, team);
 }
 
 PlannedTrial Planner::plan_resize(const SessionTrial& trial, int lanes) const {
@@ -155,13 +150,31 @@ int Planner::lanes_possible(const SessionTrial& trial) const {
   return std::clamp(static_cast<int>(devices_for_it), 1, trial.lanes.max);
 }
 
+/// One for each number of hosts and each place of this one among them: groups follow from these.
+std::vector<HostTeam> Planner::possible_teams(const SessionTrial& trial) const {
+  if (trial.is_evaluation) return {trial.team};
+  const int own = config_.hosts.number;
+  std::vector<HostTeam> teams;
+  for (int before = 0; before <= own; ++before) {
+    for (int behind = 0; own + behind < config_.hosts.size; ++behind) {
+      HostTeam team{.hosts = {}, .number = own};
+      for (int host = own - before; host <= own + behind; ++host) team.hosts.insert(host);
+      teams.push_back(std::move(team));
+    }
+  }
+  return teams;
+}
+
 Bytes Planner::home_for_all_lanes(const SessionTrial& trial) const {
   Bytes home_bytes = trial.planned.plan->layout.home_bytes;
-  for (int lanes = 1; lanes <= trial.lanes.max; ++lanes) {
-    if (lanes == trial.config.train.data_parallel) continue;
-    try {
-      home_bytes = std::max(home_bytes, plan(trial, lanes).plan->layout.home_bytes);
-    } catch (const DoesNotFit&) {
+  for (const HostTeam& team : possible_teams(trial)) {
+    for (int lanes = 1; lanes <= trial.lanes.max; ++lanes) {
+      if (team == trial.team && lanes == trial.config.train.data_parallel) continue;
+      try {
+        const PlannedTrial planned = plan_for(team, trial, lanes, {});
+        home_bytes = std::max(home_bytes, planned.plan->layout.home_bytes);
+      } catch (const DoesNotFit&) {
+      }
     }
   }
   return home_bytes;

@@ -29,7 +29,9 @@ class Planner {
       : config_(config), devices_(devices), links_(config.links) {}
 
   /// Throws DoesNotFit. `avoided`: devices that take no lane.
-  PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const;
+  PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const {
+    return plan_for(trial.team, trial, lanes, avoided);
+  }
   /// Like plan(), for lanes that the user requests. Throws ConfigError (`train.data_parallel`) if
   /// the trial cannot have them.
   PlannedTrial plan_resize(const SessionTrial& trial, int lanes) const;
@@ -52,13 +54,15 @@ class Planner {
 
   /// Devices that can run the trial, at least 1 and at most TrialLanes::max.
   int lanes_possible(const SessionTrial& trial) const;
-  /// Host memory for every plan that is possible now, with up to TrialLanes::max.
+  /// Host memory for every plan that is possible, with up to TrialLanes::max, also when other hosts
+  /// are lost.
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
   PlanDevice device(const SessionTrial& trial, std::size_t number) const;
-  /// The hosts that train it together.
-  HostsConfig hosts_of(const SessionTrial& trial) const;
 
  private:
+  PlannedTrial plan_for(const HostTeam& team, const SessionTrial& trial, int lanes,
+                        const Devices& avoided) const;
+  std::vector<HostTeam> possible_teams(const SessionTrial& trial) const;
   std::vector<PlanDevice> present_devices(const SessionTrial& trial, const Devices& avoided) const;
   std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,
                                           const Devices& avoided) const;

@@ -30,7 +30,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   const bool asks_planner = is_auto || takes_all;
   if (asks_planner) {
     trial.planned = planner.plan(trial, 1);
-    const int groups = groups_of_host(train, planner.hosts_of(trial));
+    const int groups = groups_of_host(train, trial.team);
     const int allowed = std::min(groups, trial.planned.usable_devices);
     if (takes_all) trial.lanes.max = std::max(allowed, train.data_parallel);
     if (is_auto) {
@@ -90,7 +90,7 @@ LaneDemand Session::Impl::demand(JobId id) const {
   return {.job = id,
           .lanes = wants.lanes.requested,
           .most_lanes = planner.lanes_possible(wants),
-          .groups = groups_of_host(train, planner.hosts_of(wants)),
+          .groups = groups_of_host(train, wants.team),
           .priority = train.priority,
           .first_step = wants.result.steps,
           .max_steps = train.max_steps,

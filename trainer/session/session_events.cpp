@@ -71,6 +71,7 @@ void Session::Impl::on_committed(const StepCommitted& committed) {
   }
   refresh(id, committed.step);
   add_event(id, SessionEvent::Kind::step);
+  if (std::exchange(trial(id).is_behind, false)) hosts->renew();
   controller->on_committed(committed, now_s());
   if (!controller->is_rung(id, committed.step)) save_if_due(id);
   decide_if_due();
@@ -96,11 +97,6 @@ void Session::Impl::on_redone(JobId id, std::int64_t) {
   const MutexLock lock(mutex);
   add_event(id, SessionEvent::Kind::redone);
   controller->on_redone(id);
-  if (trial(id).exchange >= 0) {
-    leave_hosts(
-        "a device was lost, and hosts that train together cannot repeat a step; start all "
-        "hosts again with resume: auto");
-  }
 }
 
 void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
@@ -133,6 +129,7 @@ void Session::Impl::on_ended(JobId id, JobEnd job_end, const std::string& reason
   if (job_end == JobEnd::failed && fails_here_alone) {
     leave_hosts(fmt::format("trial {} has failed: {}", ended.config.name, reason));
   }
+  rest_if_all_do();
   RunCommands commands;
   controller->on_ended(id, now_s(), commands);
   carry_out(commands);

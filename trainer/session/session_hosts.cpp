@@ -59,7 +59,7 @@ void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
                   "raise it or train.virtual_nodes, which changes the result",
                   train.reduction_groups, config.hosts.size));
   check.finish();
-  const int own = groups_of_host(train, config.hosts);
+  const int own = groups_of_host(train, team_of(config.hosts));
   check.require(
       std::max(train.data_parallel, train.max_data_parallel) <= own, "train.data_parallel",
       fmt::format("is {}, but this host has {} of the {} reduction groups; use at most {}",
@@ -113,13 +113,7 @@ TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial
 void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
   const SessionTrial& trial = trial_of_run(call.job);
   trial.job->write_numbers(call);
-  spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call,
-                     [this, ended](int lost) {
-                       if (lost < 0) return ended("");
-                       hosts->note_lost(lost);  // so the trial is stopped, and has not failed
-                       const std::string why = hosts->problem();
-                       ended(why.empty() ? fmt::format("host {} has parted", lost) : why);
-                     });
+  spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call, ended);
 }
 
 /// The trials of hosts end here and on the others: none can go on alone. `why`: for users.
@@ -127,14 +121,110 @@ void Session::Impl::leave_hosts(const std::string& why) {
   if (hosts) hosts->leave(why);
 }
 
-/// Once hosts no longer train together, all trials of the run stop. Those that begin later stop at
-/// once, see bring().
-void Session::Impl::watch_hosts() {
-  if (!hosts) return;
-  hosts->when_ended([this, run = serving] {
-    run->stop_all();
-    run->call([this] { hosts->abandon(); });
+/// The hosts that compute the first step of a trial that is submitted now.
+HostTeam Session::Impl::team() const {
+  HostTeam team = team_of(config.hosts);
+  if (hosts) team.hosts = hosts->present();
+  return team;
+}
+
+/// Whether the trial is in the run, has not ended, and several hosts train it.
+bool Session::Impl::trains_on_hosts(JobId id) const {
+  return is_in_run(id) && trial(id).exchange >= 0 && !trial(id).ended();
+}
+
+/// All trials of the run stop. Those that begin later stop at once, see bring().
+void Session::Impl::on_hosts_ended() {
+  serving->stop_all();
+  serving->call([this] { hosts->abandon(); });
+}
+
+void Session::Impl::on_host_lost(int lost, const std::string& why) {
+  events.add({.time_s = now_s(), .kind = SessionEvent::Kind::lost, .host = lost, .reason = why});
+}
+
+void Session::Impl::on_round(std::int64_t called) {
+  serving->call([this, called] {
+    const MutexLock lock(mutex);
+    begin_round(called);
   });
+}
+
+/// Transfers that are open end once the engine knows, so that it begins none in the new round.
+void Session::Impl::begin_round(std::int64_t called) {
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (trains_on_hosts(JobId(t))) shell->interrupt(JobId(t));
+  }
+  shell->call([this, called] {
+    hosts->peers().begin_epoch(static_cast<std::uint64_t>(called));
+    const MutexLock lock(mutex);
+    round = called;
+    rest_if_all_do();
+  });
+}
+
+void Session::Impl::on_interrupted(const JobInterrupted& interrupted) {
+  const MutexLock lock(mutex);
+  trial(interrupted.job).interrupted_at = interrupted.step;
+  round > 0 ? rest_if_all_do() : hosts->renew();
+}
+
+RestingJobs Session::Impl::resting_jobs() const {
+  RestingJobs jobs;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (!is_in_run(JobId(t)) || trials[t]->exchange < 0) continue;
+    jobs.begun = trials[t]->exchange + 1;
+    if (!trials[t]->ended()) jobs.steps[trials[t]->exchange] = trials[t]->interrupted_at.value();
+  }
+  return jobs;
+}
+
+/// Tells the other hosts once all trials rest.
+void Session::Impl::rest_if_all_do() {
+  if (round == 0) return;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (trains_on_hosts(JobId(t)) && !trials[t]->interrupted_at) return;
+  }
+  hosts->rest(round, resting_jobs());
+}
+
+void Session::Impl::on_agreed(const Agreement& agreement) {
+  serving->call([this, agreement] {
+    const MutexLock lock(mutex);
+    go_on(agreement);
+  });
+}
+
+/// A trial of which this host has made a step that others lack waits for them.
+void Session::Impl::go_on(const Agreement& agreement) {
+  round = 0;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (!trains_on_hosts(JobId(t))) continue;
+    SessionTrial& trial = *trials[t];
+    const auto computing = agreement.computing.find(trial.exchange);
+    if (computing == agreement.computing.end()) {  // it has begun since
+      if (trial.interrupted_at) hosts->renew();
+      continue;
+    }
+    trial.is_behind = agreement.behind.contains(trial.exchange);
+    if (computing->second.contains(hosts->number())) go_on(JobId(t), computing->second);
+  }
+}
+
+void Session::Impl::go_on(JobId id, std::set<int> computing) {
+  SessionTrial& goes_on = trial(id);
+  goes_on.interrupted_at.reset();
+  goes_on.team.hosts = std::move(computing);
+  const std::size_t num = goes_on.team.hosts.size();
+  auto plan = planner.best_plan(goes_on, goes_on.lanes.requested, goes_on.lanes.avoided);
+  if (!plan) {
+    const std::string why = fmt::format("this host cannot train it with {} {} instead of {}", num,
+                                        num == 1 ? "host" : "hosts", config.hosts.size);
+    return shell->fail(id, why);
+  }
+  goes_on.lanes.reason = fmt::format("{} of {} hosts compute it", num, config.hosts.size);
+  goes_on.plan = plan;
+  shell->go_on(id, std::move(plan));
 }
 
 /// An op has thrown. The other hosts hear of it at once, because exchanges that are under way here

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,7 +48,7 @@ void require_valid(const EarlyTerminate& early);
 
 /// Connects what a session consists of: the shell reports events, the controller decides, the shell
 /// carries out the decisions; the store and the list of events are informed.
-struct Session::Impl final : ShellObserver, OpRunner {
+struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   explicit Impl(SessionConfig session_config);
 
   // session_ops.cpp: calls go to the trial they belong to. Threads of devices and the pool.
@@ -64,6 +65,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void on_started(JobId id) override;
   void on_committed(const StepCommitted& committed) override;
   void on_rested(const JobRested& rested) override;
+  void on_interrupted(const JobInterrupted& interrupted) override;
   void on_redone(JobId id, std::int64_t step) override;
   void on_resized(JobId id, const JobPlan& plan) override;
   void on_ended(JobId id, JobEnd job_end, const std::string& reason) override;
@@ -141,7 +143,17 @@ struct Session::Impl final : ShellObserver, OpRunner {
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial)
       SPILLWAY_REQUIRES(submitting);
   TrialCheckpoints::Newest join_trial(JobId id, SessionTrial& trial);
-  void watch_hosts() SPILLWAY_REQUIRES(mutex);
+  void on_host_lost(int lost, const std::string& why) override;
+  void on_round(std::int64_t round) override;
+  void on_agreed(const Agreement& agreement) override;
+  void on_hosts_ended() override;
+  HostTeam team() const;
+  bool trains_on_hosts(JobId id) const SPILLWAY_REQUIRES(mutex);
+  void begin_round(std::int64_t round) SPILLWAY_REQUIRES(mutex);
+  RestingJobs resting_jobs() const SPILLWAY_REQUIRES(mutex);
+  void rest_if_all_do() SPILLWAY_REQUIRES(mutex);
+  void go_on(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
+  void go_on(JobId id, std::set<int> hosts) SPILLWAY_REQUIRES(mutex);
   void leave_hosts(const std::string& why);
   void fail_on_hosts(JobId id, const std::string& reason);
   template <typename Work>
@@ -233,6 +245,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   Pilot pilot;
   const std::unique_ptr<Hosts> hosts;                     ///< null: this host is alone
   int num_exchanges SPILLWAY_GUARDED_BY(submitting) = 0;  ///< trials that hosts began together
+  /// In which all trials that hosts train together have to rest; 0: none.
+  std::int64_t round SPILLWAY_GUARDED_BY(mutex) = 0;
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;
   std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials

@@ -39,7 +39,7 @@ void Session::Impl::begin_run() {
                                                .links = LinkTable(config.links)});
   serving = shell.get();
   for (std::size_t t = 0; t < trials.size(); ++t) bring(JobId(t));
-  watch_hosts();
+  if (hosts) hosts->attach(*this);
   decide_rungs();
   if (!devices.gone().empty()) {
     shell->call([this] {
@@ -66,7 +66,9 @@ void Session::Impl::bring(JobId id) {
   }
   shell->call(
       [to = shell.get(), id, plan, home_bytes, begin] { to->submit(id, plan, home_bytes, begin); });
-  if (comes.exchange >= 0 && !hosts->problem().empty()) shell->stop(id);
+  if (comes.exchange < 0) return;
+  if (!hosts->problem().empty()) shell->stop(id);
+  if (round > 0) shell->interrupt(id);
 }
 
 /// If there is a run, a trial that was just added takes part in it.
@@ -114,7 +116,11 @@ void Session::Impl::end_run(const std::string& failure) {
     ended = std::move(shell);
     controller.reset();
   }
-  if (hosts) hosts->when_ended({});
+  if (hosts) {
+    const MutexLock lock(mutex);
+    round = 0;
+    hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
+  }
   if (!failure.empty()) leave_hosts(failure);
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);

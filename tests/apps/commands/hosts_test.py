@@ -25,6 +25,7 @@ RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
           "data": {"format": "digits"},
           "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
 TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
+FAST = "devices=[{memory: 16MiB}]"
 
 
 class Hosts(unittest.TestCase):
@@ -180,27 +181,51 @@ class Failures(Hosts):
             "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
             "checkpoint": {"every_steps": 1000}}
 
-    def num_steps(self):
-        log = self.folder / "run/events.jsonl"
-        return log.read_text().count('"event":"step"') if log.exists() else 0
+    def events(self, out="run"):
+        log = self.folder / out / "events.jsonl"
+        return log.read_text() if log.exists() else ""
 
-    def wait_for_steps(self, hosts):
-        begin = self.num_steps()
-        wait_for(hosts[0], lambda: self.num_steps() > begin + 3)
+    def num_steps(self, out):
+        return self.events(out).count('"event":"step"')
 
-    def test_a_host_that_is_killed_stops_the_others_which_resume_exactly(self):
-        expected = self.alone(self.LONG, "devices=[{memory: 16MiB}]")
-        for lost, number in ((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)):
-            hosts = self.begin(self.LONG, 3, "resume=auto")
+    def wait_for_steps(self, hosts, out="run"):
+        begin = self.num_steps(out)
+        wait_for(hosts[0], lambda: self.num_steps(out) > begin + 3)
+
+    def test_the_others_go_on_without_a_host_that_is_killed_or_leaves(self):
+        expected = self.alone(self.LONG, FAST)
+        for lost, sent in (([1], signal.SIGKILL), ([2], signal.SIGTERM), ([1, 2], signal.SIGKILL)):
+            out = f"run{len(lost)}{sent}"
+            hosts = self.begin(self.LONG, 3, out=out)
+            for host in lost:
+                self.wait_for_steps(hosts, out)
+                hosts[host].send_signal(sent)
+            left = [host for number, host in enumerate(hosts) if number not in lost]
+            self.assertEqual(self.results(left), expected)
+            for host, (code, _, _) in zip(lost, self.end([hosts[host] for host in lost])):
+                self.assertNotEqual(code, 0)
+                self.assertIn(f'"host":{host}', self.events(out))
+
+    def test_too_few_hosts_stop_and_resume_exactly(self):
+        expected = self.alone(self.LONG, FAST)
+        for lost, sent in ((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)):
+            hosts = self.begin(self.LONG, 3, "resume=auto", "hosts.min_size=3")
             self.wait_for_steps(hosts)
-            hosts[lost].send_signal(number)
+            hosts[lost].send_signal(sent)
             logs = self.logs_of_failed(hosts)
             for other, log in enumerate(logs):
                 if other != lost:
                     self.assertIn("is lost or has stopped", log)
-                    self.assertIn("Start all hosts again with resume: auto", log)
-        fast = "devices=[{memory: 16MiB}]"
-        self.assertEqual(self.results(self.begin(self.LONG, 2, "resume=auto", fast)), expected)
+                    self.assertIn("start all hosts again with resume: auto", log)
+        self.assertEqual(self.results(self.begin(self.LONG, 2, "resume=auto", FAST)), expected)
+
+    def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
+        expected = self.alone(self.LONG, FAST)
+        two = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
+               "{memory: 16MiB}]")
+        hosts = self.begin(self.LONG, 2, own=[[], [two]])
+        self.assertEqual(self.results(hosts), expected)
+        self.assertIn('"event":"redone"', self.events())
 
     def test_one_host_resumes_what_several_began(self):
         expected = self.alone(self.LONG, "devices=[{memory: 16MiB}]")
@@ -250,17 +275,22 @@ class Failures(Hosts):
         hosts = self.begin(self.LONG, 2, own=[[], [f"data.path={text}"]])
         self.wait_for_steps(hosts)
         text.write_text("something else " * 10000)
-        logs = self.logs_of_failed(hosts)
-        self.assertIn("changed", logs[1])
-        self.assertIn("host 1 is lost or has stopped; its own output says why", logs[0])
+        ends = self.end(hosts)
+        self.assertEqual([code for code, _, _ in ends], [0, 1])
+        self.assertIn("changed", ends[1][2])
+        self.assertIn("host 1 is lost or has stopped; its own output says why", ends[0][2])
 
     def test_a_host_that_is_silent_is_not_waited_for_longer_than_the_limit(self):
         hosts = self.begin(self.LONG, 2, "hosts.timeout_s=10")
         self.wait_for_steps(hosts)
         hosts[1].send_signal(signal.SIGSTOP)
         code, _, log = self.end(hosts[:1])[0]
-        self.assertEqual(code, 1)
+        self.assertEqual(code, 0)
         self.assertIn("host 1 has been silent for 10 s", log)
+        hosts[1].send_signal(signal.SIGCONT)
+        code, _, log = self.end(hosts[1:])[0]
+        self.assertEqual(code, 1)
+        self.assertIn("host 0 is lost or has stopped", log)
 
     def test_more_hosts_than_groups_are_refused(self):
         hosts = self.begin(GPT, 2, "train.reduction_groups=1")

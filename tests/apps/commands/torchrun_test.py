@@ -42,10 +42,10 @@ def descendants(pid):
 class Machine:
     """A machine of a group: an agent of torchrun and the host that it starts."""
 
-    def __init__(self, endpoint, run, most, keeps_store):
+    def __init__(self, endpoint, run, nodes, keeps_store, restarts=3):
         self.agent = subprocess.Popen(
-            [*TORCHRUN, f"--nnodes=1:{most}", "--nproc-per-node=1", "--rdzv-backend=c10d",
-             f"--rdzv-endpoint={endpoint}", "--max-restarts=3",
+            [*TORCHRUN, f"--nnodes={nodes}", "--nproc-per-node=1", "--rdzv-backend=c10d",
+             f"--rdzv-endpoint={endpoint}", f"--max-restarts={restarts}",
              "--rdzv-conf=last_call_timeout=5,keep_alive_interval=1", "--monitor-interval=0.2",
              "--no-python", *run.train_command("resume=auto", STEPS, small_run.SLOW)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -81,8 +81,8 @@ class UnderTorchrun(unittest.TestCase):
         self.addCleanup(lambda: [machine.kill() for machine in self.machines])
         self.endpoint = small_run.free_endpoint()
 
-    def start(self, most, keeps_store):
-        self.machines.append(Machine(self.endpoint, self.run_folder, most, keeps_store))
+    def start(self, *arguments, **options):
+        self.machines.append(Machine(self.endpoint, self.run_folder, *arguments, **options))
         return self.machines[-1]
 
     def wait_for_steps(self, machine, number):
@@ -95,7 +95,7 @@ class UnderTorchrun(unittest.TestCase):
         return "".join(machine.end() for machine in machines)
 
     def test_a_lost_host_is_left_out(self):
-        machines = [self.start(3, keeps_store=True) for _ in range(3)]
+        machines = [self.start("1:3", keeps_store=True) for _ in range(3)]
         self.wait_for_steps(machines[0], 10)
         machines.pop().kill()
         printed = self.ends(machines)
@@ -104,10 +104,18 @@ class UnderTorchrun(unittest.TestCase):
         self.assertEqual(len(self.run_folder.events("restart")), 1)
         self.assertEqual(self.run_folder.weights(), self.expected)
 
-    def test_a_host_may_join_later(self):
-        machines = [self.start(2, keeps_store=False)]
+    def test_without_restarts_the_others_go_on(self):
+        machines = [self.start("3", keeps_store=True, restarts=0) for _ in range(3)]
         self.wait_for_steps(machines[0], 10)
-        machines.append(self.start(2, keeps_store=False))
+        machines.pop().kill()
+        self.assertRegex(self.ends(machines), "host [12]  lost")
+        self.assertEqual(self.run_folder.events("restart"), [])
+        self.assertEqual(self.run_folder.weights(), self.expected)
+
+    def test_a_host_may_join_later(self):
+        machines = [self.start("1:2", keeps_store=False)]
+        self.wait_for_steps(machines[0], 10)
+        machines.append(self.start("1:2", keeps_store=False))
         self.assertIn(" of 2; host 0 writes", self.ends(machines))
         self.assertEqual(len(self.run_folder.events("restart")), 1)
         self.assertEqual(self.run_folder.weights(), self.expected)

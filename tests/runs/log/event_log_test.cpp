@@ -89,9 +89,13 @@ TEST(EventLog, KnowsDevicesAndResizes) {
   run.apply(to_json(lost));
   run.apply(
       to_json(SessionEvent{.sequence = 3, .trial = JobId(0), .kind = Kind::redone, .step = 4}));
+  const SessionEvent host{.sequence = 4, .kind = Kind::lost, .host = 2, .reason = "it is silent"};
+  EXPECT_EQ(to_json(host).at("host"), 2);
+  EXPECT_FALSE(to_json(host).contains("trial"));
+  run.apply(to_json(host));
   run.apply(to_json(SessionEvent{
-      .sequence = 4, .trial = JobId(0), .kind = Kind::resized, .lanes = 3, .step = 4}));
-  EXPECT_EQ(run.sequence, 4u);
+      .sequence = 5, .trial = JobId(0), .kind = Kind::resized, .lanes = 3, .step = 4}));
+  EXPECT_EQ(run.sequence, 5u);
   EXPECT_EQ(run.trials[0].result.lanes, 3);
   EXPECT_EQ(run.trials[0].result.steps, 0);
 }

@@ -8,8 +8,8 @@
 #include "tests/support/run/elastic_run.h"
 
 /// At any moment, devices join, leave, are lost or hang; links slow down; jobs arrive, stop, fail,
-/// pause, are held, suspended or finished early, and change their plan. `SPILLWAY_PROPERTY_SEED=7
-/// elastic_property_test` replays one run.
+/// pause, are held, suspended, interrupted or finished early, and change their plan.
+/// `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
 namespace spillway {
 namespace {
 
@@ -53,6 +53,7 @@ TEST(ElasticProperty, KeepsInvariantsAndStarvesNoJob) {
   EXPECT_GT(all.done_early, tenth / 2);
   EXPECT_GT(all.graphs_used, 10 * tenth);
   EXPECT_GT(all.graphs_dropped, tenth);
+  EXPECT_GT(all.interrupted, tenth);
 }
 
 TEST(ElasticProperty, RepeatsTheLogForTheSameSeed) {

@@ -30,6 +30,9 @@ class ActionChecker {
     history_.submit(job, std::move(plan));
   }
 
+  /// Engine::go_on().
+  void go_on(JobId job) { history_.go_on(job); }
+
   void on_action(const Action& action) {
     std::visit([this](const auto& a) { observe(a); }, action);
   }
@@ -42,7 +45,8 @@ class ActionChecker {
       const bool is_op = std::holds_alternative<StartOp>(flight.action);
       (is_op ? failed_in_op_ : failed_).insert(flight.job);
     }
-    require(done.lost == lost_.contains(flight.device), "lost, or not, against the device");
+    require(done.lost == lost_.contains(flight.device) || (done.lost && exchanges(flight)),
+            "lost, or not, against the device");
     const bool is_on_device = flight.device.valid();
     if (loads_shared(flight) && !done.lost) {
       apply(flight);  // whatever becomes of the job that asked
@@ -122,6 +126,13 @@ class ActionChecker {
   static bool loads_shared(const Flight& flight) {
     return std::holds_alternative<StartCopy>(flight.action) &&
            flight.makes.front().second.job == kAllJobs;
+  }
+
+  bool exchanges(const Flight& flight) const {
+    const auto* start = std::get_if<StartHostOp>(&flight.action);
+    if (!start) return false;
+    const Program& program = *plan(flight.job).programs[start->step_kind];
+    return program.host_ops[index(start->op)].kind == HostOpKind::exchange;
   }
 
   void observe(const StartOp& start) {
@@ -269,6 +280,11 @@ class ActionChecker {
   void observe(const JobRested& rested) {
     require_quiet(rested.job);
     history_.observe(rested);
+  }
+
+  void observe(const JobInterrupted& interrupted) {
+    require_quiet(interrupted.job);
+    history_.observe(interrupted);
   }
 
   void observe(const StepRedone& redone) {

@@ -70,13 +70,22 @@ class StepHistory {
     require(!updates || std::ranges::any_of(job.ended_host_ops, is_update),
             "a job rests without its updates");
   }
+  void observe(const JobInterrupted& interrupted) {
+    Job& job = jobs_.at(interrupted.job);
+    require(interrupted.step == job.step, "a job is interrupted at another step than its last");
+    job.ended_host_ops.erase({HostOpKind::finish_evaluation, 0});
+    job.is_interrupted = true;
+    end_program(job);
+  }
+  /// Engine::go_on().
+  void go_on(JobId job) { jobs_.at(job).is_interrupted = false; }
   void observe(const StepRedone& redone) {
     Job& job = jobs_.at(redone.job);
     require(redone.step == job.step, "a step that is not open is redone");
     require(redone.attempt == ++job.attempt, "attempts out of order");
     std::erase_if(job.ended_host_ops, [](const HostOpName& op) {
-      return op.first == HostOpKind::reduce || op.first == HostOpKind::commit ||
-             op.first == HostOpKind::finish;
+      return op.first != HostOpKind::load && op.first != HostOpKind::update &&
+             op.first != HostOpKind::finish_evaluation;
     });
     end_program(job);
   }
@@ -94,7 +103,8 @@ class StepHistory {
   }
 
  private:
-  using HostOpName = std::pair<HostOpKind, int>;  // the same in every plan
+  /// The same in every plan for what is kept when a step is redone.
+  using HostOpName = std::pair<HostOpKind, int>;
   struct Job {
     std::shared_ptr<const JobPlan> plan;
     std::int64_t step = 0;
@@ -103,12 +113,19 @@ class StepHistory {
     const Program* program = nullptr;  // null: none is open
     std::set<int> started_ops, ended_ops;
     std::set<HostOpName> started_host_ops, ended_host_ops;
+    bool is_interrupted = false;
   };
 
+  /// Whether the op is named by its number: a program may have several of a layer.
+  static bool is_numbered(HostOpKind kind) {
+    return kind == HostOpKind::exchange || kind == HostOpKind::add;
+  }
+  static HostOpName name(const Program& program, int number) {
+    const HostOpSpec& op = program.host_ops[static_cast<std::size_t>(number)];
+    return {op.kind, is_numbered(op.kind) ? number : op.index};
+  }
   static HostOpName name(const Job& job, const StartHostOp& start) {
-    const HostOpSpec& op =
-        job.plan->programs[start.step_kind]->host_ops[static_cast<std::size_t>(start.op)];
-    return {op.kind, op.index};
+    return name(*job.plan->programs[start.step_kind], start.op);
   }
 
   static bool has_evaluated(const Job& job) {
@@ -120,6 +137,7 @@ class StepHistory {
   /// The program may already be open. Work completed for good counts, whatever the plan; so does
   /// the evaluation once it has ended.
   void begin_program(Job& job, std::size_t step_kind) {
+    require(!job.is_interrupted, "an interrupted job starts something");
     if (job.program && job.step_kind == step_kind) return;
     if (job.program) check_complete(job);  // it has rested
     job.step_kind = step_kind;
@@ -129,6 +147,7 @@ class StepHistory {
     for (std::size_t i = 0; has_evaluated(job) && i < ops.size(); ++i) {
       if (ops[i].kind == OpKind::evaluate) job.ended_ops.insert(static_cast<int>(i));
     }
+    std::erase_if(job.ended_host_ops, [](const auto& op) { return is_numbered(op.first); });
     job.started_ops = job.ended_ops;
     job.started_host_ops = job.ended_host_ops;
   }
@@ -137,11 +156,10 @@ class StepHistory {
     require(job.program, "a step without a program");
     if (!job.program) return;
     require(job.ended_ops.size() == job.program->ops.size(), "a step without all of its ops");
-    const auto has_ended = [&](const HostOpSpec& op) {
-      return job.ended_host_ops.contains({op.kind, op.index});
-    };
-    require(std::ranges::all_of(job.program->host_ops, has_ended),
-            "a step without all of its host ops");
+    for (int op = 0; op < static_cast<int>(job.program->host_ops.size()); ++op) {
+      require(job.ended_host_ops.contains(name(*job.program, op)),
+              "a step without all of its host ops");
+    }
   }
 
   void require(bool holds, const char* problem) {

@@ -30,6 +30,8 @@ struct Change {
     hold,
     suspend,
     let_go,
+    interrupt,       ///< and goes on with a plan later
+    lose_exchanges,  ///< the same, from exchanges in flight
     finish,
     submit  ///< submits the next job
   };
@@ -37,7 +39,7 @@ struct Change {
   int after_events = 0;
   JobId job;
   int device = 0;
-  std::size_t plan = 0;    ///< resize: of the job's plans
+  std::size_t plan = 0;    ///< resize, interrupt, lose_exchanges: of the job's plans
   Bytes budget = 0;        ///< join
   double seconds = 0;      ///< hang: until the device counts as lost
   double bytes_per_s = 0;  ///< link
@@ -102,22 +104,32 @@ class RandomElasticWorkload {
       *rate = random_.between(1, 100) * (random_.chance(50) ? 1e6 : 1e8);
     }
     const JobShape contract = random_.shape(1);
+    const bool has_peers = contract.groups > 1 && random_.chance(30);
     auto& plans = workload_.plans.emplace_back();
     for (int i = random_.between(1, 4); i > 0; --i) {
       JobShape shape = contract;
-      shape.lane_groups = lane_groups(contract.groups);
+      if (has_peers) add_peers(shape);
+      shape.lane_groups = lane_groups(shape.own_groups().end - shape.own_groups().begin);
       const auto order = random_.chance(30) ? OrderChoice::automatic : OrderChoice::shard_major;
       const bool ahead = random_.chance(50);
       const Partition tight = partition(model, profile, shape, 0, OrderChoice::shard_major, ahead);
       const Bytes budget = tight.smallest_budget * static_cast<Bytes>(random_.between(4, 12)) / 4;
       const Partition cut = partition(model, profile, shape, budget, order, ahead);
-      JobPlan plan = random_.chance(40)
+      JobPlan plan = !has_peers && random_.chance(40)
                          ? lower(model, profile, shape, random_.strategy(model, shape))
                          : lower(model, profile, shape, cut.shards, cut.vn_major);
       if (plans.size() == 2) plan.avoided = {DeviceId(1)};
       plans.push_back(std::make_shared<JobPlan>(std::move(plan)));
       most_ = std::max(most_, plans.back()->needed_budget);
     }
+  }
+
+  /// Up to three hosts; some of them may take no part.
+  void add_peers(JobShape& shape) {
+    shape.host_groups.assign(3, 0);
+    for (int g = 0; g < shape.groups; ++g) ++shape.host_groups[at(random_.between(0, 2))];
+    const auto most = std::ranges::max_element(shape.host_groups);
+    shape.host = static_cast<int>(most - shape.host_groups.begin());
   }
 
   /// One lane, or up to four of any sizes.
@@ -137,9 +149,10 @@ class RandomElasticWorkload {
 
   void add_change() {
     using enum Change::Kind;
-    static constexpr Change::Kind kKinds[] = {join, join, remove,  lose,   lose,   hang,   link,
-                                              stop, fail, pause,   pause,  resume, resize, resize,
-                                              hold, hold, suspend, let_go, finish, submit};
+    static constexpr Change::Kind kKinds[] = {
+        join,    join,   remove, lose,   lose,      hang,          link, stop,
+        fail,    pause,  pause,  resume, resize,    resize,        hold, hold,
+        suspend, let_go, finish, submit, interrupt, lose_exchanges};
     Change change{.kind = kKinds[random_.between(0, std::size(kKinds) - 1)]};
     change.after_events = random_.between(0, random_.chance(50) ? 60 : 600);
     change.job = JobId(random_.between(0, static_cast<int>(workload_.plans.size()) - 1));

@@ -73,6 +73,9 @@ class CheckingRunner final : public OpRunner {
     }
   }
 
+  std::function<bool()> exchanging;  ///< whether an exchange is lost; set before the run
+  void exchange(const HostCall&, const Ended& ended) override { ended(exchanging && exchanging()); }
+
   std::function<void(JobId, JobEnd)> released;  ///< set before the run
   void release(JobId job, JobEnd end) override {
     if (released) released(job, end);

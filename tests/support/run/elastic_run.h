@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/simulation/virtual_shell.h"
@@ -38,6 +40,7 @@ class ElasticRun {
       for (const Change& change : workload_.changes) {
         if (change.after_events == event) make(change);
       }
+      if (event % 7 == 0) let_go_on();
       engine().check_integrity();
       if (event % 32 == 0) engine().check_visits();
       if (!shell_.advance() && !go_on()) break;
@@ -74,12 +77,14 @@ class ElasticRun {
     int rested = 0;
     int done_early = 0;
     int graphs_used = 0, graphs_dropped = 0;
+    int interrupted = 0;
     void operator+=(const Counts& other) {
       redone += other.redone, lost += other.lost, replanned += other.replanned;
       removed += other.removed, stopped += other.stopped, failed += other.failed;
       done += other.done, moved += other.moved, rested += other.rested;
       done_early += other.done_early, lent += other.lent, kept += other.kept;
       graphs_used += other.graphs_used, graphs_dropped += other.graphs_dropped;
+      interrupted += other.interrupted;
     }
   };
   Counts counts;
@@ -107,6 +112,10 @@ class ElasticRun {
     counts.kept += is_sum && copy.direction == CopyDirection::to_device ? 1 : 0;
   }
   void note(const PlanChanged&) { ++counts.replanned; }
+  void note(const JobInterrupted& interrupted) {
+    ++counts.interrupted;
+    resting_.insert(interrupted.job);
+  }
   void note(const DeviceLeft& left) { counts.removed += left.lost ? 0 : 1; }
   void note(const JobRested& rested) {
     ++counts.rested;
@@ -166,11 +175,24 @@ class ElasticRun {
         return shell_.suspend(change.job, true);
       case Change::Kind::let_go:
         return shell_.suspend(change.job, false);
+      case Change::Kind::interrupt:
+        next_plans_[change.job] = change.plan;
+        return shell_.interrupt(change.job);
+      case Change::Kind::lose_exchanges:
+        next_plans_[change.job] = change.plan;
+        return shell_.lose_exchanges(change.job);
       case Change::Kind::finish:
         finished_.insert(change.job);
         return shell_.finish(change.job);
       case Change::Kind::submit:
         return;
+    }
+  }
+
+  void let_go_on() {
+    for (JobId job : std::exchange(resting_, {})) {
+      checker.go_on(job);
+      shell_.go_on(job, workload_.plans[job.index()][next_plans_[job]]);
     }
   }
 
@@ -185,12 +207,13 @@ class ElasticRun {
       const JobTable& job = engine().job(JobId(j));
       running |= job.phase == JobPhase::running;
       if (job.phase == JobPhase::running && engine().idle()) expect_no_device_for(JobId(j));
-      paused |= (job.paused || job.resting) && job.phase == JobPhase::settling;
+      paused |= (job.paused || job.resting || job.interrupted) && job.phase == JobPhase::settling;
       shell_.suspend(JobId(j), false);
       shell_.hold(JobId(j), {});
       shell_.resume(JobId(j));
     }
     EXPECT_TRUE(paused || running) << "nothing holds the jobs up";
+    let_go_on();
     if (engine().idle()) shell_.add_device(workload_.ample);
     return true;
   }
@@ -209,6 +232,8 @@ class ElasticRun {
   VirtualShell shell_;
   std::size_t num_submitted_ = 0;
   std::set<JobId> unlucky_, finished_;
+  std::set<JobId> resting_;                  // interrupted, and told
+  std::map<JobId, std::size_t> next_plans_;  // of those that were interrupted
 };
 
 }  // namespace spillway::testing

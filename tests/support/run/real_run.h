@@ -35,6 +35,7 @@ struct Heard final : ShellObserver {
   std::function<void(JobId, std::int64_t step)> committed;
   std::function<void(const Left&)> when_left;
   std::function<void(JobId)> ended;
+  std::function<void(const JobInterrupted&)> interrupted;
 
   void on_started(JobId) override {}
   void on_committed(const StepCommitted& news) override {
@@ -42,6 +43,7 @@ struct Heard final : ShellObserver {
     if (committed) committed(news.job, news.step);
   }
   void on_rested(const JobRested& news) override { rested[news.job].push_back(news.step); }
+  void on_interrupted(const JobInterrupted& news) override { interrupted(news); }
   void on_redone(JobId job, std::int64_t) override { ++redone[job]; }
   void on_resized(JobId job, const JobPlan& plan) override {
     lanes[job].push_back(at(plan.strategy.tracks));

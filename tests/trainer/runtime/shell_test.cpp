@@ -2,18 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <map>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "scheduler/plan/lower.h"
 #include "spilling/tiers/file_store.h"
 #include "tests/support/disk/failing_store.h"
 #include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/small_model.h"
 #include "tests/support/run/real_run.h"
 
 namespace spillway::testing {
@@ -70,6 +74,47 @@ TEST(Shell, ReportsTheStateToAnyThread) {
     EXPECT_GT(span.started_s, 0);
     EXPECT_LE(span.started_s, first.now_s);
   }
+}
+
+/// Exchanges are lost at random; the job goes on with a plan for other hosts.
+TEST(Shell, GoesOnAfterLostExchanges) {
+  int interrupted = 0, redone = 0;
+  for_seeds(20, [&](std::uint64_t seed) {
+    const ModelSpec model = chain(4);
+    std::vector<std::shared_ptr<const JobPlan>> plans;
+    Bytes home_bytes = 0;
+    for (const std::vector<int>& groups : {std::vector{2, 2, 2}, {0, 4, 2}, {0, 6, 0}}) {
+      const JobShape shape{.virtual_nodes = 6,
+                           .groups = 6,
+                           .lane_groups = {groups[1]},
+                           .eval_virtual_nodes = 2,
+                           .max_steps = 4,
+                           .eval_steps = 2,
+                           .host_groups = groups,
+                           .host = 1};
+      plans.push_back(std::make_shared<JobPlan>(
+          lower(model, profile_of(model), shape, {{0, 2}, {2, 4}}, false)));
+      home_bytes = std::max(home_bytes, plans.back()->layout.home_bytes);
+    }
+    Workload workload{.config = {.device_budgets = {64_MiB, 64_MiB},
+                                 .host_budget = 1_GiB,
+                                 .policy = make_policy("fifo")},
+                      .jobs = {plans[0]}};
+    RealRun run(std::move(workload));
+    std::mt19937_64 random(seed);
+    run.runner.exchanging = [&] { return random() % 12 == 0; };
+    run.heard.interrupted = [&](const JobInterrupted& news) {
+      ++interrupted;
+      EXPECT_EQ(news.step, run.heard.steps[news.job]);
+      run.shell.go_on(news.job, plans[random() % plans.size()]);
+    };
+    run.shell.submit(JobId(0), plans[0], home_bytes);
+    run.shell.run();
+    run.expect_done(JobId(0));
+    redone += run.heard.redone[JobId(0)];
+  });
+  EXPECT_GT(interrupted, 20);
+  EXPECT_GT(redone, 20);
 }
 
 TEST(Shell, KeepsHomesInFiles) {

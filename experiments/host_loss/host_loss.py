@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Hosts that are killed, frozen or leave while they train with others; prints Markdown tables.
+
+Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--runs N], BIN: folder of the programs.
+"""
+
+import collections
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import host_processes  # noqa: E402
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+
+STEPS = 60
+SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
+SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "asked to leave": signal.SIGTERM}
+SILENT_S = 2
+
+
+def gpt(text):
+    return {"name": "gpt", "devices": [{"memory": "16MiB"}],
+            "model": {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2,
+                      "max_position_embeddings": 16, "dropout": 0.1},
+            "data": {"path": text},
+            "train": {"batch_size": 12, "virtual_nodes": 6, "reduction_groups": 6,
+                      "max_steps": STEPS, "eval_steps": 7, "eval_batches": 2},
+            "checkpoint": {"keep": 0}}
+
+
+def configs(arguments):
+    """By name."""
+    base = gpt(arguments.text)
+    rates = {"parameters": {"train.learning_rate": {"values": [1e-3, 1e-4]}}}
+    found = {"gpt": base,
+             "gpt in bf16": {**base, "train": {**base["train"], "dtype": "bf16",
+                                               "gradient_dtype": "bf16"}},
+             "two gpts": {**base, "sweep": rates}}
+    if arguments.digits:
+        found["resnet"] = {
+            **base, "name": "resnet",
+            "model": {"family": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1]},
+            "data": {"format": "digits", "augment": "shift", "path": arguments.digits},
+            "train": {**base["train"], "optimizer": "sgd"}}
+    return found
+
+
+class Events:
+    """The events of a run that is under way, and the clock of this process at its time 0."""
+
+    def __init__(self, path):
+        self.path, self.events, self.begin_s, self.read = path, [], None, 0
+
+    def update(self):
+        if not self.path.exists():
+            return
+        with open(self.path, encoding="utf-8") as log:
+            log.seek(self.read)
+            text = log.read()
+        whole = text.rfind("\n") + 1
+        self.read += len(text[:whole].encode())
+        now_s = time.monotonic()
+        for line in text[:whole].splitlines():
+            event = json.loads(line)
+            self.events.append(event)
+            if "time_s" in event:  # it was written before it was seen
+                begin_s = now_s - event["time_s"]
+                self.begin_s = begin_s if self.begin_s is None else min(self.begin_s, begin_s)
+
+    def times(self, kind):
+        return [event["time_s"] for event in self.events if event["event"] == kind]
+
+
+def wait_until(condition, limit_s=120):
+    end = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > end:
+            raise spillway_run.Failed("nothing happens")
+        time.sleep(0.001)
+
+
+def lose_some(draw, hosts, events):
+    """Sends signals; returns (when on the clock of the run, how) of each victim, in order."""
+    victims = draw.sample(range(1, len(hosts)), draw.randint(1, len(hosts) - 1))
+    at_once = draw.random() < 0.3
+    losses, step = [], draw.randrange(STEPS - 20)
+
+    def has_come():
+        events.update()
+        return len(events.times("step")) > step
+
+    for number, victim in enumerate(victims):
+        if number == 0 or not at_once:
+            wait_until(has_come)
+            step += draw.randrange(1, 10)
+            time.sleep(draw.random() * 0.03)
+        how = draw.choice(list(SIGNALS))
+        hosts[victim].send_signal(SIGNALS[how])
+        losses.append((victim, time.monotonic(), how))
+    return losses
+
+
+def run(program, config, draw):
+    """Trains with hosts of which some are lost. Returns the weights by trial and the losses."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
+        size = draw.randint(2, 4)
+        endpoint = f"hosts.endpoint=127.0.0.1:{host_processes.free_port()}"
+        errors = open(place / "errors", "w+", encoding="utf-8")
+        hosts = [subprocess.Popen(
+            [program, "train", str(place / "config.yaml"), "--json", SLOW, f"hosts.size={size}",
+             f"hosts.number={number}", endpoint, f"hosts.timeout_s={SILENT_S}"],
+            stdout=subprocess.PIPE, stderr=errors, text=True,
+            env={**os.environ, "OMP_WAIT_POLICY": "passive"}) for number in range(size)]
+        try:
+            events = Events(place / "run/events.jsonl")
+            losses = lose_some(draw, hosts, events)
+            lost = {victim for victim, _, _ in losses}
+            wait_until(lambda: events.update() or hosts[0].poll() is not None)
+            ends = [(hosts[number].communicate(timeout=120)[0], hosts[number].returncode)
+                    for number in range(size) if number not in lost]
+        finally:
+            for host in hosts:
+                host.kill()
+                host.communicate()
+        errors.seek(0)
+        if any(code != 0 for _, code in ends):
+            raise spillway_run.Failed(errors.read())
+        events.update()
+    weights = {trial["name"]: trial["weights_xxh3"] for trial in json.loads(ends[0][0])["trials"]}
+    return types.SimpleNamespace(weights=weights, losses=losses, events=events, size=size)
+
+
+def delays(done):
+    """(how, noticed after, next commit after that is more than a step) of the first loss, if it came
+    before the end and was alone."""
+    victim, sent_s, how = done.losses[0]
+    sent_s -= done.events.begin_s
+    noticed = [event["time_s"] for event in done.events.events
+               if event["event"] == "lost" and event.get("host") == victim]
+    commits = done.events.times("step")
+    before = [time_s for time_s in commits if time_s < sent_s]
+    after = [time_s for time_s in commits if noticed and time_s > noticed[0]]
+    alone = len(done.losses) == 1 or done.losses[1][1] > done.losses[0][1] + 1
+    if not noticed or not after or len(before) < 3 or not alone:
+        return None
+    step_s = statistics.median(b - a for a, b in zip(before, before[1:]))
+    return how, noticed[0] - sent_s, after[0] - sent_s - step_s
+
+
+def main():
+    parser = spillway_run.parser("three runs")
+    parser.add_argument("--runs", type=int, default=300)
+    arguments = parser.parse_args()
+    program = os.path.abspath(arguments.bin) + "/spillway"
+    cases = configs(arguments)
+    expected = {name: host_processes.weights_of(host_processes.train(program, config, 1))
+                for name, config in cases.items()}
+    rows = collections.defaultdict(lambda: [0, 0, 0, 0])  # runs, lost, equal, redone
+    noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
+    for seed in range(3 if arguments.brief else arguments.runs):
+        draw = random.Random(seed)
+        name = draw.choice(list(cases))
+        try:
+            done = run(program, cases[name], draw)
+        except spillway_run.Failed as failed:
+            raise spillway_run.Failed(f"run {seed}, {name}: {failed}") from failed
+        row = rows[name]
+        row[0] += 1
+        row[1] += len(done.losses)
+        row[2] += done.weights == expected[name]
+        row[3] += len(done.events.times("redone"))
+        if delay := delays(done):
+            how, noticed_s, commit_s = delay
+            noticed[how].append(1e3 * noticed_s)
+            commits[how].append(1e3 * commit_s)
+        if done.weights != expected[name]:
+            print(f"run {seed} differs", file=sys.stderr)
+    tables.print_head(["trial", "runs", "hosts lost", "steps repeated", "runs with equal weights"])
+    for name, (runs, lost, equal, redone) in sorted(rows.items()):
+        tables.print_row([name, str(runs), str(lost), str(redone), str(equal)])
+    other = {**cases["gpt"], "train": {**cases["gpt"]["train"], "virtual_nodes": 4,
+                                       "reduction_groups": 4}}
+    other = host_processes.weights_of(host_processes.train(program, other, 1))
+    tables.print_row(["control: gpt with 4 virtual nodes, 1 host", "1", "0", "0",
+                      str(int(other == expected["gpt"]))])
+    print()
+    tables.print_head(["a host is", "runs", "noticed after, ms", "next commit after a step and, ms"])
+    for how in SIGNALS:
+        if noticed[how]:
+            tables.print_row([how, str(len(noticed[how])), tables.spread(noticed[how], 0),
+                              tables.spread(commits[how], 0)])
+    if any(equal != runs for runs, _, equal, _ in rows.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
