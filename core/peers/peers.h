@@ -16,8 +16,8 @@ class PeersListener {
   virtual ~PeersListener() = default;
   /// A message of notify(). Those of a peer arrive in the order of its calls.
   virtual void heard(int from, std::span<const std::byte> message) = 0;
-  /// The connection to a peer broke, or a transfer has another length there than here. Called once;
-  /// afterwards its transfers end, and nothing else comes from it. Not called after abandon(). The
+  /// The connection to a peer broke, or a transfer has another length there than here. Called once,
+  /// after its transfers have ended; nothing else comes from it. Not called after abandon(). The
   /// peer may notice only when this host abandons its peers.
   virtual void lost(int peer) = 0;
 };

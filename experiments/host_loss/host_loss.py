@@ -5,6 +5,7 @@ Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--runs N], BIN: folder of the p
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -112,12 +113,13 @@ def lose_some(draw, hosts, events):
 
 def run(program, config, draw):
     """Trains with hosts of which some are lost. Returns the weights by trial and the losses."""
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         place = pathlib.Path(folder)
         (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
         size = draw.randint(2, 4)
         endpoint = f"hosts.endpoint=127.0.0.1:{host_processes.free_port()}"
-        errors = open(place / "errors", "w+", encoding="utf-8")
+        errors = stack.enter_context(open(place / "errors", "w+", encoding="utf-8"))
         hosts = [subprocess.Popen(
             [program, "train", str(place / "config.yaml"), "--json", SLOW, f"hosts.size={size}",
              f"hosts.number={number}", endpoint, f"hosts.timeout_s={SILENT_S}"],
@@ -180,6 +182,10 @@ def main():
         row[0] += 1
         row[1] += len(done.losses)
         row[2] += done.weights == expected[name]
+        heard = {event["host"] for event in done.events.events
+                 if event["event"] == "lost" and "host" in event}
+        if heard - {victim for victim, _, _ in done.losses}:
+            raise spillway_run.Failed(f"run {seed}: a host was lost that nobody disturbed: {heard}")
         row[3] += len(done.events.times("redone"))
         if delay := delays(done):
             how, noticed_s, commit_s = delay
@@ -201,7 +207,7 @@ def main():
         if noticed[how]:
             tables.print_row([how, str(len(noticed[how])), tables.spread(noticed[how], 0),
                               tables.spread(commits[how], 0)])
-    if any(equal != runs for runs, _, equal, _ in rows.values()):
+    if other == expected["gpt"] or any(equal != runs for runs, _, equal, _ in rows.values()):
         sys.exit(1)
 
 

@@ -17,7 +17,7 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
 
 /// Trains those of `all` trials that host 0 trains, as another host. Host 0 writes all outputs,
 /// this one writes nothing. Returns what became of them. `wants_stop` is called about ten
-/// times a second; true: all trials end, on all hosts. Throws like begin_run().
+/// times a second; true: all trials end on this host. Throws like begin_run().
 RunResult join_training(const std::vector<Trial>& all, const RunResources& resources,
                         const std::function<bool()>& wants_stop, std::ostream& log);
 

@@ -315,6 +315,7 @@ void Engine::count_finished(JobId id) {
   if (!job.program->commits) return;
   ++job.step;
   job.kept = {};
+  if (job.one_step) note_interruption(job);
   out_->push_back(StepCommitted{id, job.step, std::exchange(job.work, {})});
 }
 

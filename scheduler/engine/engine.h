@@ -45,7 +45,8 @@ class Engine : private ResidencyOwner {
   void fail(JobId job, const std::string& reason, std::vector<Action>& out);
 
   /// Replaces the job's plan at its next commit point; the latest call counts. If no usable device
-  /// fits the present plan, the open step is dropped and redone at once.
+  /// fits the present plan, the open step is dropped and redone at once, or, of a job that several
+  /// hosts train, once they have agreed (JobInterrupted).
   /// `plan` has the same contract (lower() with another JobShape::lane_groups, other shards,
   /// another order) and fits the job's `home_bytes`. No effect on a job that is ending.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
@@ -59,8 +60,10 @@ class Engine : private ResidencyOwner {
   /// Other hosts cannot finish the job's open step as planned: unless this host has everything from
   /// them, the step is dropped. Then the job rests (JobInterrupted) until go_on().
   void interrupt(JobId job, std::vector<Action>& out);
-  /// The hosts have agreed how the job goes on, with this plan, as for resize().
-  void go_on(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
+  /// The hosts have agreed how the job goes on, with this plan, as for resize(). `one_step`: it is
+  /// interrupted at its next commit.
+  void go_on(JobId job, std::shared_ptr<const JobPlan> plan, bool one_step,
+             std::vector<Action>& out);
   /// The job is done after its open step: it evaluates and hands out the weights that it has then.
   /// Nothing holds it any more.
   void finish(JobId job, std::vector<Action>& out);
@@ -132,6 +135,7 @@ class Engine : private ResidencyOwner {
   void begin_attempt(JobId id);
   void withdraw(JobId id);
   void redo(JobId id);
+  static void note_interruption(JobTable& job);
   void interrupt_open(JobId id);
   void end_shared_leases(JobId id);
   void share_tracks(JobTable& job) const;

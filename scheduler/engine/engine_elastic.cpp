@@ -58,13 +58,15 @@ void Engine::interrupt(JobId id, std::vector<Action>& out) {
   schedule();
 }
 
-void Engine::go_on(JobId id, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out) {
+void Engine::go_on(JobId id, std::shared_ptr<const JobPlan> plan, bool one_step,
+                   std::vector<Action>& out) {
   out_ = &out;
   JobTable& job = table(id);
   assert(plan->layout.home_bytes <= job.home_bytes);
   if (job.phase >= JobPhase::ending) return;
   job.next_plan = std::move(plan);
   job.interrupted = false;
+  job.one_step = one_step;
   settle(id);
   schedule();
 }
@@ -168,10 +170,12 @@ void Engine::end_shared_leases(JobId id) {
   }
 }
 
-/// Drops the open step and begins it again once none of its actions is in flight. Updates and loads
-/// start with a program, so they are done by then.
+/// Drops the open step and begins it again once none of its actions is in flight, and other hosts
+/// that train the job have dropped it, too. Updates and loads start with a program, so they are
+/// done by then.
 void Engine::redo(JobId id) {
   JobTable& job = table(id);
+  if (job.plan->layout.has_peers()) note_interruption(job);
   job.phase = JobPhase::settling;
   job.redoes = true;
   job.kept.updates = true;
@@ -181,11 +185,15 @@ void Engine::redo(JobId id) {
   settle(id);
 }
 
+void Engine::note_interruption(JobTable& job) {
+  job.interrupted = true;
+  job.told = job.one_step = false;
+}
+
 void Engine::interrupt_open(JobId id) {
   JobTable& job = table(id);
   if (job.phase >= JobPhase::ending) return;
-  job.interrupted = true;
-  job.told = false;
+  note_interruption(job);
   if (job.phase == JobPhase::waiting) return tell_interrupted(id);
   if (job.phase == JobPhase::running && job.exchanges_left > 0) return redo(id);
   settle(id);

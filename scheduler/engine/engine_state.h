@@ -101,6 +101,7 @@ struct JobTable {
   bool redoes = false;       ///< the next program repeats the open step
   bool interrupted = false;  ///< begins no program before go_on()
   bool told = false;         ///< interrupted, and JobInterrupted is out
+  bool one_step = false;     ///< it is interrupted at its next commit
   KeptWork kept;
   StepKind kind;
   const Program* program = nullptr;  // owned by plan

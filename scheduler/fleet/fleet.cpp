@@ -31,10 +31,14 @@ void Fleet::renew() {
   if (has_agreed_) begin_round(round_ + 1);
 }
 
+void Fleet::restart() { begin_round(round_ + 1); }
+
 void Fleet::hear(int from, const HostWord& word) {
   if (lost_.contains(from)) return;
-  words_[from] = word;
+  const HostWord before = std::exchange(words_[from], word);
   if (word.round > round_) begin_round(word.round);
+  // It has begun more jobs since, so it will not agree to this round.
+  if (word.round == round_ && word != before) renew();
   for (int host : word.lost) lose(host);
 }
 

@@ -51,6 +51,8 @@ class Fleet {
   void lose(int host);
   /// A step was dropped on this host alone, or a job that others wait for has made its step.
   void renew();
+  /// Begins a round in any case: what this host has told in an open one does not hold any more.
+  void restart();
   /// `word`: what the host has told.
   void hear(int from, const HostWord& word);
   /// The jobs of this host rest, as this round has asked. More may have begun since the last call.
@@ -66,8 +68,6 @@ class Fleet {
   /// Whether jobs may run.
   bool has_agreed() const { return has_agreed_; }
   const std::set<int>& lost() const { return lost_; }
-  /// Whether another host has lost this one and goes on without it.
-  bool is_lost() const { return lost_.contains(number_); }
   /// The hosts that are left.
   std::set<int> hosts() const;
 

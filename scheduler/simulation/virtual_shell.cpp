@@ -48,8 +48,8 @@ void VirtualShell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
   tell(&Engine::resize, job, std::move(plan));
 }
 void VirtualShell::interrupt(JobId job) { tell(&Engine::interrupt, job); }
-void VirtualShell::go_on(JobId job, std::shared_ptr<const JobPlan> plan) {
-  tell(&Engine::go_on, job, std::move(plan));
+void VirtualShell::go_on(JobId job, std::shared_ptr<const JobPlan> plan, bool one_step) {
+  tell(&Engine::go_on, job, std::move(plan), one_step);
 }
 
 void VirtualShell::lose_exchanges(JobId job) {

@@ -34,7 +34,7 @@ class VirtualShell {
   void finish(JobId job);
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   void interrupt(JobId job);
-  void go_on(JobId job, std::shared_ptr<const JobPlan> plan);
+  void go_on(JobId job, std::shared_ptr<const JobPlan> plan, bool one_step);
   /// The job's exchanges in flight end with Done::lost, now.
   void lose_exchanges(JobId job);
   DeviceId add_device(Bytes budget);

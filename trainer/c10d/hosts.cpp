@@ -120,8 +120,8 @@ std::vector<std::byte> message_of(const HostWord& word) {
   return message;
 }
 
-/// Throws nlohmann::json::exception.
-HostWord word_of(std::span<const std::byte> message) {
+/// Of a host among `size`. Throws std::exception if it is none.
+HostWord word_of(std::span<const std::byte> message, int size) {
   const auto* const text = reinterpret_cast<const char*>(message.data());
   const auto json = nlohmann::json::parse(text + 1, text + message.size());
   HostWord word;
@@ -129,6 +129,9 @@ HostWord word_of(std::span<const std::byte> message) {
   json.at("lost").get_to(word.lost);
   json.at("begun").get_to(word.jobs.begun);
   json.at("steps").get_to(word.jobs.steps);
+  for (int host : word.lost) {
+    if (host < 0 || host >= size) throw Error("no such host");
+  }
   return word;
 }
 
@@ -221,7 +224,8 @@ void Hosts::attach(HostsObserver& observer) {
   observer_ = &observer;
   detached_.reset();
   if (!why_.empty()) return observer.on_hosts_ended();
-  if (!fleet_.has_agreed()) observer.on_round(fleet_.round());
+  if (!fleet_.has_agreed()) fleet_.restart();  // this host may have told of the run before
+  follow_fleet();
 }
 
 void Hosts::detach(const RestingJobs& jobs) {
@@ -255,7 +259,10 @@ void Hosts::follow_fleet() {
   if (!why_.empty()) return;
   if (fleet_.take_call_to_rest()) {
     if (observer_) observer_->on_round(fleet_.round());
-    if (detached_) fleet_.rest(fleet_.round(), *detached_);
+    if (detached_) {
+      peers_->begin_epoch(static_cast<std::uint64_t>(fleet_.round()));
+      fleet_.rest(fleet_.round(), *detached_);
+    }
   }
   if (const auto word = fleet_.take_word()) notify_all(message_of(*word));
   const auto agreement = fleet_.take_agreement();
@@ -277,18 +284,20 @@ void Hosts::lost(int host) {
 
 /// Training goes on with the others, unless there are too few, or nobody is left to write outputs.
 void Hosts::lose(int host, const std::string& why) {
-  if (!why_.empty() || parting_.contains(host) || fleet_.lost().contains(host)) return;
-  const bool trains = observer_ || detached_;
-  if (host == 0 || !trains) return end(fmt::format("{}; {}", why, kRestart));
+  if (!why_.empty() || fleet_.lost().contains(host)) return;
+  const bool trains = observer_ || detached_, is_done = parting_.contains(host);
+  if (!is_done && (host == 0 || !trains)) return end(fmt::format("{}; {}", why, kRestart));
+  if (!trains) return;
   peers_->drop(host);
   fleet_.lose(host);
+  changed_.notify_all();
+  if (is_done) return;
   const auto left = fleet_.hosts().size();
   if (left < static_cast<std::size_t>(config_.min_size)) {
     return end(fmt::format("{}; {} {} left, and hosts.min_size is {}; {}", why, left,
                            left == 1 ? "host is" : "hosts are", config_.min_size, kRestart));
   }
   if (observer_) observer_->on_host_lost(host, why);
-  changed_.notify_all();
 }
 
 void Hosts::leave(const std::string& why) {
@@ -311,6 +320,7 @@ std::string Hosts::problem() const {
 
 void Hosts::heard(int from, std::span<const std::byte> message) {
   const MutexLock lock(mutex_);
+  if (fleet_.lost().contains(from)) return;  // the connection has been dropped since
   last_heard_[static_cast<std::size_t>(from)] = Clock::now();
   if (message.front() == kParting) parting_.insert(from);
   if (message.front() == kWord) hear_word(from, message);
@@ -320,17 +330,11 @@ void Hosts::heard(int from, std::span<const std::byte> message) {
 /// The word may be the first to tell this host of a loss.
 void Hosts::hear_word(int from, std::span<const std::byte> message) {
   try {
-    const HostWord word = word_of(message);
-    if (word.lost.contains(number())) {
-      return end(fmt::format(
-          "the other hosts have gone on without host {}, which was silent; start it again with all "
-          "others and resume: auto",
-          number()));
-    }
+    const HostWord word = word_of(message, size());
     for (int host : word.lost) lose(host, lost_text(host));
     fleet_.hear(from, word);
     follow_fleet();
-  } catch (const nlohmann::json::exception&) {
+  } catch (const std::exception&) {
     lose(from, fmt::format("host {} sends what this host cannot read", from));
     follow_fleet();
   }

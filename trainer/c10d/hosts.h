@@ -29,8 +29,7 @@ class HostsObserver {
   /// The jobs that hosts train together have to rest, and Hosts::rest() to be told.
   virtual void on_round(std::int64_t round) = 0;
   virtual void on_agreed(const Agreement& agreement) = 0;
-  /// Training together has ended: see Hosts::problem(). Called before a transfer ends for that
-  /// reason.
+  /// Training together has ended: see Hosts::problem().
   virtual void on_hosts_ended() = 0;
 };
 

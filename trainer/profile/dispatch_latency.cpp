@@ -51,6 +51,7 @@ class NullObserver final : public ShellObserver {
   void on_started(JobId) override {}
   void on_committed(const StepCommitted&) override {}
   void on_rested(const JobRested&) override {}
+  void on_interrupted(const JobInterrupted&) override {}
   void on_redone(JobId, std::int64_t) override {}
   void on_resized(JobId, const JobPlan&) override {}
   void on_ended(JobId, JobEnd, const std::string&) override {}

@@ -144,9 +144,10 @@ void Shell::interrupt(JobId job) {
   command([this, job](Actions& actions) { engine_.interrupt(job, actions); });
 }
 
-void Shell::go_on(JobId job, std::shared_ptr<const JobPlan> plan) {
-  command(
-      [this, job, plan = std::move(plan)](Actions& actions) { engine_.go_on(job, plan, actions); });
+void Shell::go_on(JobId job, std::shared_ptr<const JobPlan> plan, bool one_step) {
+  command([this, job, plan = std::move(plan), one_step](Actions& actions) {
+    engine_.go_on(job, plan, one_step, actions);
+  });
 }
 
 EngineSnapshot Shell::snapshot() const {

@@ -33,7 +33,7 @@ class ShellObserver {
   virtual void on_rested(const JobRested& rested) = 0;
   /// The job starts nothing until Shell::go_on(), and its state at home is that after its last
   /// commit, or will be after the updates with which its next program begins.
-  virtual void on_interrupted(const JobInterrupted&) {}
+  virtual void on_interrupted(const JobInterrupted& interrupted) = 0;
   /// The open step starts again, because a device was lost or other hosts have dropped it.
   virtual void on_redone(JobId job, std::int64_t step) = 0;
   virtual void on_resized(JobId job, const JobPlan& plan) = 0;
@@ -99,7 +99,7 @@ class Shell {
   /// The job changes to another plan of the same contract at its next commit.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   void interrupt(JobId job);
-  void go_on(JobId job, std::shared_ptr<const JobPlan> plan);
+  void go_on(JobId job, std::shared_ptr<const JobPlan> plan, bool one_step);
   /// The device gets the next number and joins once it is warm: planned ranges of `touched` bytes
   /// have been written, and its thread has computed. Throws OutOfMemory if it refuses its own
   /// budget.

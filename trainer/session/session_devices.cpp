@@ -48,6 +48,7 @@ void Session::Impl::refit(JobId id) {
 
 void Session::Impl::refit_all() {
   for (std::size_t t = 0; t < trials.size(); ++t) refit(JobId(t));
+  renew_if_interrupted();
   note_devices();
 }
 
@@ -93,7 +94,6 @@ void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& wh
   const bool was_removed = std::exchange(devices[id.index()].state, State::gone) == State::leaving;
   add_event(id, lost ? SessionEvent::Kind::lost : SessionEvent::Kind::left, why);
   controller->on_device_left(id);
-  if (lost && hosts) hosts->renew();  // the others have to repeat the step, too
   if (!lost && !was_removed) rejoin_if_shrunk(id);
   refit_all();
 }

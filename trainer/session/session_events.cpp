@@ -71,7 +71,6 @@ void Session::Impl::on_committed(const StepCommitted& committed) {
   }
   refresh(id, committed.step);
   add_event(id, SessionEvent::Kind::step);
-  if (std::exchange(trial(id).is_behind, false)) hosts->renew();
   controller->on_committed(committed, now_s());
   if (!controller->is_rung(id, committed.step)) save_if_due(id);
   decide_if_due();

@@ -78,10 +78,20 @@ TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial&
   auto newest = trial.ended() ? TrialCheckpoints::Newest() : store.open_checkpoints(id, trial);
   hosts->tell(key_of(exchange, 0), word_of(trial, store.contract(trial)));
   for (int peer = 1; peer < hosts->size(); ++peer) {
-    const std::string problem = hosts->hear(key_of(exchange, peer), peer);
+    const std::string problem = answer_of(peer, exchange);
     if (!problem.empty()) throw Error(problem);
   }
   return newest;
+}
+
+/// Why another host cannot train the trial. Empty: it can, or it is lost.
+std::string Session::Impl::answer_of(int peer, int exchange) {
+  try {
+    return hosts->hear(key_of(exchange, peer), peer);
+  } catch (const Error&) {
+    if (hosts->problem().empty() && !hosts->present().contains(peer)) return "";
+    throw;
+  }
 }
 
 /// On another host than host 0, after its word.
@@ -116,16 +126,9 @@ void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
   spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call, ended);
 }
 
-/// The trials of hosts end here and on the others: none can go on alone. `why`: for users.
+/// The trials that hosts train together end here; the others may go on with them. `why`: for users.
 void Session::Impl::leave_hosts(const std::string& why) {
   if (hosts) hosts->leave(why);
-}
-
-/// The hosts that compute the first step of a trial that is submitted now.
-HostTeam Session::Impl::team() const {
-  HostTeam team = team_of(config.hosts);
-  if (hosts) team.hosts = hosts->present();
-  return team;
 }
 
 /// Whether the trial is in the run, has not ended, and several hosts train it.
@@ -152,13 +155,14 @@ void Session::Impl::on_round(std::int64_t called) {
 
 /// Transfers that are open end once the engine knows, so that it begins none in the new round.
 void Session::Impl::begin_round(std::int64_t called) {
+  round = called;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t))) shell->interrupt(JobId(t));
   }
   shell->call([this, called] {
     hosts->peers().begin_epoch(static_cast<std::uint64_t>(called));
     const MutexLock lock(mutex);
-    round = called;
+    epoch = called;
     rest_if_all_do();
   });
 }
@@ -181,7 +185,7 @@ RestingJobs Session::Impl::resting_jobs() const {
 
 /// Tells the other hosts once all trials rest.
 void Session::Impl::rest_if_all_do() {
-  if (round == 0) return;
+  if (round == 0 || epoch != round) return;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t)) && !trials[t]->interrupted_at) return;
   }
@@ -206,25 +210,36 @@ void Session::Impl::go_on(const Agreement& agreement) {
       if (trial.interrupted_at) hosts->renew();
       continue;
     }
-    trial.is_behind = agreement.behind.contains(trial.exchange);
-    if (computing->second.contains(hosts->number())) go_on(JobId(t), computing->second);
+    if (!computing->second.contains(hosts->number())) continue;
+    trial.team.hosts = computing->second;
+    go_on(JobId(t), agreement.behind.contains(trial.exchange));
   }
 }
 
-void Session::Impl::go_on(JobId id, std::set<int> computing) {
+/// Its team is known. `is_behind`: other hosts wait for its next step. Without a plan it waits for
+/// a device, see renew_if_interrupted(), or fails.
+void Session::Impl::go_on(JobId id, bool is_behind) {
   SessionTrial& goes_on = trial(id);
-  goes_on.interrupted_at.reset();
-  goes_on.team.hosts = std::move(computing);
   const std::size_t num = goes_on.team.hosts.size();
   auto plan = planner.best_plan(goes_on, goes_on.lanes.requested, goes_on.lanes.avoided);
   if (!plan) {
-    const std::string why = fmt::format("this host cannot train it with {} {} instead of {}", num,
-                                        num == 1 ? "host" : "hosts", config.hosts.size);
-    return shell->fail(id, why);
+    if (config.wait_for_devices || devices.any_joining()) return;
+    return shell->fail(id, fmt::format("its part of each step does not fit the devices of this "
+                                       "host, now that {} of {} hosts compute it",
+                                       num, config.hosts.size));
   }
+  goes_on.interrupted_at.reset();
   goes_on.lanes.reason = fmt::format("{} of {} hosts compute it", num, config.hosts.size);
   goes_on.plan = plan;
-  shell->go_on(id, std::move(plan));
+  shell->go_on(id, std::move(plan), is_behind);
+}
+
+/// A trial that could not go on may fit the devices that are there now.
+void Session::Impl::renew_if_interrupted() {
+  if (!hosts || round > 0) return;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (trains_on_hosts(JobId(t)) && trials[t]->interrupted_at) return hosts->renew();
+  }
 }
 
 /// An op has thrown. The other hosts hear of it at once, because exchanges that are under way here

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -147,13 +146,14 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void on_round(std::int64_t round) override;
   void on_agreed(const Agreement& agreement) override;
   void on_hosts_ended() override;
-  HostTeam team() const;
+  std::string answer_of(int peer, int exchange);
   bool trains_on_hosts(JobId id) const SPILLWAY_REQUIRES(mutex);
   void begin_round(std::int64_t round) SPILLWAY_REQUIRES(mutex);
   RestingJobs resting_jobs() const SPILLWAY_REQUIRES(mutex);
   void rest_if_all_do() SPILLWAY_REQUIRES(mutex);
   void go_on(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
-  void go_on(JobId id, std::set<int> hosts) SPILLWAY_REQUIRES(mutex);
+  void go_on(JobId id, bool is_behind) SPILLWAY_REQUIRES(mutex);
+  void renew_if_interrupted() SPILLWAY_REQUIRES(mutex);
   void leave_hosts(const std::string& why);
   void fail_on_hosts(JobId id, const std::string& reason);
   template <typename Work>
@@ -245,8 +245,9 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   Pilot pilot;
   const std::unique_ptr<Hosts> hosts;                     ///< null: this host is alone
   int num_exchanges SPILLWAY_GUARDED_BY(submitting) = 0;  ///< trials that hosts began together
-  /// In which all trials that hosts train together have to rest; 0: none.
+  /// The round for which all trials that hosts train together have to rest; 0: none.
   std::int64_t round SPILLWAY_GUARDED_BY(mutex) = 0;
+  std::int64_t epoch SPILLWAY_GUARDED_BY(mutex) = 0;  ///< round to which transfers belong
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;
   std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials
@@ -279,6 +280,8 @@ template <typename Work>
 auto Session::Impl::or_fail_on_hosts(JobId id, const Work& work) {
   try {
     return work();
+  } catch (const DeviceLost&) {
+    throw;
   } catch (...) {
     fail_on_hosts(id, current_reason());
     throw;

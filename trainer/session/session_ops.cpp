@@ -64,6 +64,9 @@ OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
       if (error.tier != Tier::device) throw;
       throw needs_more_than_measured(error, trial.model->spec,
                                      call.program->ops[at(call.op)].layers, config.pilot_cache);
+    } catch (...) {
+      call.device->check();  // an op of a lost device is repeated elsewhere
+      throw;
     }
   });
 }

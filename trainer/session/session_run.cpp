@@ -68,7 +68,8 @@ void Session::Impl::bring(JobId id) {
       [to = shell.get(), id, plan, home_bytes, begin] { to->submit(id, plan, home_bytes, begin); });
   if (comes.exchange < 0) return;
   if (!hosts->problem().empty()) shell->stop(id);
-  if (round > 0) shell->interrupt(id);
+  const bool are_all_present = hosts->present().size() == static_cast<std::size_t>(hosts->size());
+  if (round > 0 || !are_all_present) shell->interrupt(id);  // its plan is for all hosts
 }
 
 /// If there is a run, a trial that was just added takes part in it.

@@ -178,7 +178,7 @@ std::unique_ptr<SessionTrial> Session::Impl::make_trial(TrialConfig trial_config
   if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
   require_comparable(*trial);
   require_trial_of_hosts(trial->config.train);
-  trial->team = team();
+  trial->team = team_of(config.hosts);
   return trial;
 }
 

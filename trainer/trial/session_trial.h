@@ -57,10 +57,9 @@ struct SessionTrial {
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before
   TrialLanes lanes;
   TrialRequest request = TrialRequest::run;
-  HostTeam team;      ///< the hosts that compute its next step
+  HostTeam team;      ///< the hosts for which it was planned last
   int exchange = -1;  ///< its number among the trials that hosts train together
   std::optional<std::int64_t> interrupted_at;  ///< it waits for the hosts to agree, after that step
-  bool is_behind = false;                      ///< other hosts wait for its next step
   bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
   bool is_continued = false;      ///< it ended in this session before, under another number
   std::int64_t rested_step = -1;  ///< where it rested last; -1: nowhere

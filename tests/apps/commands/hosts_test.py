@@ -227,6 +227,12 @@ class Failures(Hosts):
         self.assertEqual(self.results(hosts), expected)
         self.assertIn('"event":"redone"', self.events())
 
+    def test_a_device_that_shrinks_repeats_the_step_with_the_others(self):
+        expected = self.alone(self.LONG, FAST)
+        shrinks = "devices=[{memory: 16MiB, imitate: {fault: {kind: shrink, after_ops: 40}}}]"
+        hosts = self.begin(self.LONG, 2, own=[[], [shrinks]])
+        self.assertEqual(self.results(hosts), expected)
+
     def test_one_host_resumes_what_several_began(self):
         expected = self.alone(self.LONG, "devices=[{memory: 16MiB}]")
         hosts = self.begin(self.LONG, 2)

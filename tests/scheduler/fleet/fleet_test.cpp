@@ -112,10 +112,22 @@ TEST(Fleet, WaitsForAHostOnWhichAJobHasNotBegun) {
   EXPECT_EQ(hosts.agreed[1]->computing.at(1), (std::set<int>{0, 1}));
 }
 
-TEST(Fleet, HearsFromOthersThatItIsLost) {
-  Fleet fleet(1, 3);
-  fleet.hear(0, {.round = 1, .lost = {1}, .jobs = {}});
-  EXPECT_TRUE(fleet.is_lost());
+TEST(Fleet, BeginsAnotherRoundIfAHostHasBegunMoreMeanwhile) {
+  Fleet first(0, 3), second(1, 3);
+  for (Fleet* fleet : {&first, &second}) {
+    fleet->lose(2);
+    fleet->rest(1, {.begun = 1, .steps = {{0, 5}}});
+  }
+  second.hear(0, *first.take_word());
+  const HostWord word = *second.take_word();
+  EXPECT_TRUE(second.take_agreement());
+  first.rest(1, {.begun = 2, .steps = {{0, 5}, {1, 0}}});  // before it hears the word
+  const HostWord again = *first.take_word();
+  first.hear(1, word);
+  EXPECT_FALSE(first.take_agreement());
+  second.hear(0, again);
+  EXPECT_FALSE(second.has_agreed());
+  EXPECT_EQ(second.round(), 2);
 }
 
 TEST(Fleet, IgnoresTheLost) {
@@ -126,17 +138,19 @@ TEST(Fleet, IgnoresTheLost) {
   EXPECT_EQ(fleet.hosts(), (std::set<int>{0, 1}));
 }
 
-/// Hosts train jobs over connections that deliver in order, each at its own pace; hosts die at any
-/// moment, and losses are noticed after what was sent before. Steps whose open work is dropped are
-/// made again. Everything that is left gets done.
+/// Hosts train jobs over connections that deliver in order, each at its own pace. At any moment
+/// jobs begin, hosts die, lose a device or take another one for lost. A loss is noticed after what
+/// was sent before. Steps whose open work is dropped are made again. Everything that is left gets
+/// done.
 class RandomRun {
  public:
   explicit RandomRun(std::uint64_t seed) : random_(seed) {
     size_ = between(2, 5);
     num_jobs_ = between(1, 3);
     for (int h = 0; h < size_; ++h) hosts_.emplace_back(h, size_, num_jobs_);
-    for (int h = 0; h < size_; ++h) begin_all(h);
     to_kill_ = between(0, size_ - 1);
+    to_drop_ = between(1, 4) == 1 ? 1 : 0;
+    to_renew_ = between(0, 2);
   }
 
   void run() {
@@ -162,6 +176,7 @@ class RandomRun {
     enum class Kind { work, word, end } kind = Kind::work;
     std::int64_t round = 0, step = 0;
     int job = 0;
+    std::set<int> computing;
     HostWord word;
   };
   struct Job {
@@ -173,13 +188,14 @@ class RandomRun {
   struct Host {
     Host(int number, int size, int num_jobs) : fleet(number, size), jobs(at(num_jobs)) {
       for (Job& job : jobs) {
-        job.runs = true;
         for (int h = 0; h < size; ++h) job.computing.insert(h);
       }
     }
     Fleet fleet;
     std::vector<Job> jobs;
     bool is_dead = false, has_to_rest = false;
+    int begun = 0;  // jobs
+    std::set<int> dropped;
     std::map<int, std::deque<Message>> inbox;    // by sender
     std::vector<std::pair<int, Message>> early;  // of a round that it is not in yet
   };
@@ -217,6 +233,17 @@ class RandomRun {
       --to_kill_;
       return kill(h);
     }
+    if (host.begun < num_jobs_ && between(1, 10) == 1) return begin_another(h);
+    if (to_renew_ > 0 && between(1, 80) == 1) {
+      --to_renew_;
+      host.fleet.renew();
+      return after(h);
+    }
+    if (to_drop_ > 0 && between(1, 80) == 1) {
+      --to_drop_;
+      host.fleet.lose((h + 1) % size_);
+      return after(h);
+    }
     if (host.has_to_rest && between(1, 3) == 1) return rest(h);
     std::vector<int> senders;
     for (const auto& [from, inbox] : host.inbox) {
@@ -235,9 +262,10 @@ class RandomRun {
     if (message.kind == Message::Kind::end) host.fleet.lose(from);
     if (message.kind == Message::Kind::word) host.fleet.hear(from, message.word);
     if (message.kind == Message::Kind::work) {
-      if (message.round > host.fleet.round() ||
-          (message.round == host.fleet.round() && !host.fleet.has_agreed())) {
-        host.early.emplace_back(from, message);  // the host has not agreed yet
+      const bool is_ahead = message.round > host.fleet.round() ||
+                            (message.round == host.fleet.round() && !host.fleet.has_agreed());
+      if (is_ahead || message.job >= host.begun) {  // nobody takes it yet
+        host.early.emplace_back(from, message);
       } else {
         work(h, from, message);
       }
@@ -249,7 +277,7 @@ class RandomRun {
     Host& host = hosts_[at(h)];
     Job& job = host.jobs[at(message.job)];
     if (message.round != host.fleet.round() || !job.runs) return;
-    EXPECT_TRUE(job.computing.contains(from));
+    EXPECT_EQ(job.computing, message.computing) << "hosts do not compute the same step together";
     EXPECT_GE(message.step, job.step);
     EXPECT_LE(message.step, job.step + 1) << "it needs the work of this host";
     job.heard[message.step].insert(from);
@@ -269,23 +297,39 @@ class RandomRun {
     begin(h, j);
   }
 
+  /// With all hosts, or once the hosts have agreed.
+  void begin_another(int h) {
+    Host& host = hosts_[at(h)];
+    Job& job = host.jobs[at(host.begun++)];
+    job.runs = host.fleet.lost().empty() && host.fleet.has_agreed();
+    if (job.runs) return begin_all(h);
+    host.fleet.renew();
+    after(h);
+    if (!host.fleet.has_agreed() && !host.has_to_rest) rest(h);
+  }
+
   /// Computes the next step of a job.
   void begin(int h, int j) {
     Host& host = hosts_[at(h)];
     Job& job = host.jobs[at(j)];
-    if (!job.runs || host.has_to_rest || job.step == kSteps) return;
+    if (!job.runs || job.is_open || host.has_to_rest || job.step == kSteps) return;
     job.is_open = true;
     job.heard[job.step].insert(h);
     for (int to : job.computing) {
       if (to != h) {
-        send(h, to, {.round = host.fleet.round(), .step = job.step, .job = j, .word = {}});
+        send(h, to,
+             {.round = host.fleet.round(),
+              .step = job.step,
+              .job = j,
+              .computing = job.computing,
+              .word = {}});
       }
     }
     commit_if_whole(h, j);
   }
 
   void begin_all(int h) {
-    for (int j = 0; j < num_jobs_; ++j) begin(h, j);
+    for (int j = 0; j < hosts_[at(h)].begun; ++j) begin(h, j);
     for (const auto& [from, message] : std::exchange(hosts_[at(h)].early, {}))
       take(h, from, message);
   }
@@ -293,9 +337,13 @@ class RandomRun {
   void after(int h) {
     Host& host = hosts_[at(h)];
     if (host.fleet.take_call_to_rest()) host.has_to_rest = true;
+    for (int lost : host.fleet.lost()) {  // the connection is dropped
+      if (host.dropped.insert(lost).second)
+        send(h, lost, {.kind = Message::Kind::end, .computing = {}, .word = {}});
+    }
     if (const auto word = host.fleet.take_word()) {
       for (int to : host.fleet.hosts()) {
-        if (to != h) send(h, to, {.kind = Message::Kind::word, .word = *word});
+        if (to != h) send(h, to, {.kind = Message::Kind::word, .computing = {}, .word = *word});
       }
     }
     const auto agreement = host.fleet.take_agreement();
@@ -303,21 +351,23 @@ class RandomRun {
     // Whoever agrees on this round with these hosts agrees on the same.
     const auto known = agreed_.try_emplace({agreement->round, agreement->hosts}, *agreement).first;
     EXPECT_EQ(known->second, *agreement);
-    for (int j = 0; j < num_jobs_; ++j) {
+    for (int j = 0; j < host.begun; ++j) {
       Job& job = host.jobs[at(j)];
       const auto computing = agreement->computing.find(j);
+      if (computing == agreement->computing.end() && job.step < kSteps) host.fleet.renew();
       job.runs = computing != agreement->computing.end() && computing->second.contains(h);
       if (job.runs) job.computing = computing->second;
       job.is_behind = job.runs && agreement->behind.contains(j);
     }
+    host.has_to_rest |= host.fleet.take_call_to_rest();
     begin_all(h);
   }
 
   void rest(int h) {
     Host& host = hosts_[at(h)];
     host.has_to_rest = false;
-    RestingJobs resting{.begun = num_jobs_, .steps = {}};
-    for (int j = 0; j < num_jobs_; ++j) {
+    RestingJobs resting{.begun = host.begun, .steps = {}};
+    for (int j = 0; j < host.begun; ++j) {
       Job& job = host.jobs[at(j)];
       job.runs = job.is_open = job.is_behind = false;
       job.heard.clear();
@@ -328,7 +378,7 @@ class RandomRun {
   }
 
   std::mt19937_64 random_;
-  int size_ = 0, num_jobs_ = 0, to_kill_ = 0;
+  int size_ = 0, num_jobs_ = 0, to_kill_ = 0, to_drop_ = 0, to_renew_ = 0;
   std::vector<Host> hosts_;
   std::map<std::pair<std::int64_t, std::set<int>>, Agreement> agreed_;
 };

@@ -192,7 +192,7 @@ class ElasticRun {
   void let_go_on() {
     for (JobId job : std::exchange(resting_, {})) {
       checker.go_on(job);
-      shell_.go_on(job, workload_.plans[job.index()][next_plans_[job]]);
+      shell_.go_on(job, workload_.plans[job.index()][next_plans_[job]], job.value % 2 == 0);
     }
   }
 

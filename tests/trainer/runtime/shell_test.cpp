@@ -102,11 +102,16 @@ TEST(Shell, GoesOnAfterLostExchanges) {
                       .jobs = {plans[0]}};
     RealRun run(std::move(workload));
     std::mt19937_64 random(seed);
+    std::int64_t most = 4;  // step where it is interrupted at the latest
     run.runner.exchanging = [&] { return random() % 12 == 0; };
     run.heard.interrupted = [&](const JobInterrupted& news) {
       ++interrupted;
-      EXPECT_EQ(news.step, run.heard.steps[news.job]);
-      run.shell.go_on(news.job, plans[random() % plans.size()]);
+      const std::int64_t step = run.heard.steps[news.job];
+      EXPECT_EQ(news.step, step);
+      EXPECT_LE(step, most);
+      const bool one_step = random() % 2 == 0;
+      most = one_step ? step + 1 : 4;
+      run.shell.go_on(news.job, plans[random() % plans.size()], one_step);
     };
     run.shell.submit(JobId(0), plans[0], home_bytes);
     run.shell.run();

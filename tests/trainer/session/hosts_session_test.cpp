@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "spillway/session.h"
+#include "tests/support/run/live_trial.h"
+#include "trainer/c10d/rendezvous.h"
+
+/// Sessions of one process as hosts that train together.
+namespace spillway::testing {
+namespace {
+
+constexpr int kHosts = 3;
+
+/// A port of this machine where nothing listens.
+int free_port() { return Rendezvous::open({}).endpoint().port; }
+
+/// All are there: they have met.
+class HostSessions {
+ public:
+  HostSessions() {
+    const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+    std::vector<std::future<std::unique_ptr<Session>>> coming;
+    for (int h = 0; h < kHosts; ++h) {
+      coming.push_back(std::async(std::launch::async, [=] {
+        SessionConfig config = session_of(1, kAmple);
+        config.hosts = {.size = kHosts, .number = h, .endpoint = endpoint, .timeout_s = 60};
+        return std::make_unique<Session>(std::move(config));
+      }));
+    }
+    for (auto& each : coming) sessions.push_back(each.get());
+  }
+  ~HostSessions() {  // they wait for each other
+    std::vector<std::jthread> threads;
+    for (auto& session : sessions) threads.emplace_back([&] { session.reset(); });
+  }
+  HostSessions(const HostSessions&) = delete;
+  HostSessions& operator=(const HostSessions&) = delete;
+
+  /// On all hosts that are left, at the same time.
+  void on_each(const std::function<void(Session&)>& work) {
+    std::vector<std::jthread> threads;
+    for (const auto& session : sessions) {
+      if (session) threads.emplace_back([&] { work(*session); });
+    }
+  }
+  Session& first() { return *sessions.front(); }
+
+  std::vector<std::unique_ptr<Session>> sessions;
+};
+
+TEST(HostsSession, TakesInTrialsAfterAHostIsLost) {
+  HostSessions hosts;
+  TrialConfig longer = trial_of_seed(1);
+  longer.train.max_steps *= 8;
+  hosts.on_each([&](Session& session) {
+    session.start();
+    session.submit(longer);
+  });
+  while (hosts.first().result().trials[0].steps < 5) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  hosts.sessions.back().reset();
+  hosts.on_each([&](Session& session) {
+    session.submit(trial_of_seed(2));  // while they agree, or later
+    session.finish();
+  });
+  Session alone(session_of(1, kAmple));
+  for (const TrialConfig& trial : {longer, trial_of_seed(2)}) alone.submit(trial);
+  alone.run();
+  for (int t = 0; t < 2; ++t) {
+    expect_same_bits(result_of(hosts.first(), JobId(t)), result_of(alone, JobId(t)));
+  }
+}
+
+TEST(HostsSession, TrainsInRunsOneAfterAnother) {
+  HostSessions hosts;
+  hosts.on_each([&](Session& session) {
+    session.submit(trial_of_seed(1));
+    session.run();
+  });
+  Session& leaves = *hosts.sessions.back();
+  hosts.on_each([&](Session& session) {
+    session.submit(trial_of_seed(2));
+    if (&session == &leaves) session.stop();
+    session.run();
+  });
+  expect_same_bits(result_of(hosts.first(), JobId(0)), alone(1));
+  expect_same_bits(result_of(hosts.first(), JobId(1)), alone(2));
+}
+
+}  // namespace
+}  // namespace spillway::testing
