@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What searches find for the models of FlexFlow, and how it trains; prints a Markdown table.
 
-Usage: flexflow.py BIN TEXT [DIGITS] [--brief] [--only MODEL], BIN: folder of the programs.
+Usage: flexflow.py BIN TEXT [DIGITS] [--brief] [--only MODEL] [--slow], BIN: folder of the programs.
 """
 
 import itertools
@@ -20,6 +20,7 @@ import tables  # noqa: E402
 
 NODES = 8
 STEPS = 4  # that --verify trains
+TIMED = 4000  # proposals of the search whose time is taken
 CNN = {"family": "cnn", "num_classes": 100, "pieces": {"channels": 4}}
 RNN = {"family": "rnn", "pieces": {"vocabulary": 4}}
 # By name: the model, and the samples of a virtual node.
@@ -57,7 +58,7 @@ def searched(program, config, folder, proposals):
     spillway_run.planned(program, config)
     plan_s = time.monotonic() - begin
     begin = time.monotonic()
-    search = spillway_run.search(program, config, folder / "alone.yaml", proposals)
+    search = spillway_run.search(program, config, folder / "alone.yaml", min(proposals, TIMED))
     search_s = time.monotonic() - begin - plan_s
     (folder / "alone.yaml").unlink(missing_ok=True)
     verified = spillway_run.search(program, config, folder / "found.yaml", proposals, "--verify")
@@ -87,10 +88,13 @@ def print_cell(name, devices, link, rows, proposal_s):
 def main():
     parser = spillway_run.parser("one small model, few proposals")
     parser.add_argument("--only", choices=MODELS, help="one of the models")
+    parser.add_argument("--slow", action="store_true", help="8 devices and slow links alone")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     names = [arguments.only] if arguments.only else list(MODELS)
-    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 4000
+    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 40_000
+    if arguments.slow:
+        machines = machines[:1]
     if arguments.brief:
         MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
         names, machines, proposals = ["RNNLM"], [(2, FAST)], 20

@@ -176,7 +176,8 @@ TEST_F(SlowLink, SleepsDuringACopyUntilItIsAbandoned) {
 TEST_F(SlowLink, LimitsDirectionsSeparately) {
   h2d_.copy_async(to_.data(), from_.data(), kPage);
   const Event copied = h2d_.record();
-  device_->device_to_host().copy_async(to_.data(), from_.data(), 1);
+  std::byte other{};
+  device_->device_to_host().copy_async(&other, from_.data(), 1);
   finish(device_->device_to_host());
   EXPECT_FALSE(copied.done());
 }

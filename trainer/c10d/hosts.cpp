@@ -351,10 +351,14 @@ void Hosts::part() {
   const MutexLock lock(mutex_);
   notify_all(std::span(&kParting, 1));
   changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
-    return !why_.empty() || std::ranges::all_of(fleet_.hosts(), [this](int host) {
-      return host == number() || parting_.contains(host);
-    });
+    return !why_.empty() || have_all_parted();
   });
+}
+
+bool Hosts::have_all_parted() const {
+  std::set<int> left = fleet_.hosts();
+  left.erase(number());
+  return std::ranges::includes(parting_, left);
 }
 
 /// Says that this host lives, and notices those that do not say it any more.

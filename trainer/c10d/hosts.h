@@ -83,6 +83,7 @@ class Hosts final : private PeersListener {
   void end(const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void part();
+  bool have_all_parted() const SPILLWAY_REQUIRES(mutex_);
   void show_life(const std::stop_token& stop);
 
   const HostsConfig config_;

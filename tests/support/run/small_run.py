@@ -39,7 +39,8 @@ class SmallRun:
         return (self.folder / "trials/small/weights.safetensors").read_bytes()
 
     def events(self, kind):
-        log = (self.folder / "events.jsonl").read_text().splitlines()
+        """Those that are written; the last line may be only begun."""
+        *log, _ = (self.folder / "events.jsonl").read_text().split("\n")
         return [event for event in map(json.loads, log) if event["event"] == kind]
 
     def generations(self):
