@@ -163,7 +163,7 @@ def delays(done):
 
 def main():
     parser = spillway_run.parser("three runs")
-    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--runs", type=int, default=200)
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     cases = configs(arguments)

@@ -168,11 +168,13 @@ class Host {
   }
 
   void exchange_all(int op) {
-    std::promise<int> ended;
+    std::promise<bool> ended;
     exchange(peers_, /*number=*/0,
              {.job = JobId(0), .plan = plan_, .program = &program(), .op = op, .home = &home_},
-             [&](int lost) { ended.set_value(lost); });
-    if (ended.get_future().get() >= 0) std::exit(1);
+             [&](bool is_lost) { ended.set_value(is_lost); });
+    if (!ended.get_future().get()) return;
+    fmt::print(stderr, "the other host is lost\n");
+    std::exit(1);
   }
 
   void add(const HostOpSpec& op) {
