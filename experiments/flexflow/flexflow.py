@@ -20,6 +20,7 @@ import tables  # noqa: E402
 
 NODES = 8
 STEPS = 4  # that --verify trains
+PROPOSALS = {"cnn": 4000, "rnn": 40_000}
 TIMED = 4000  # proposals of the search whose time is taken
 CNN = {"family": "cnn", "num_classes": 100, "pieces": {"channels": 4}}
 RNN = {"family": "rnn", "pieces": {"vocabulary": 4}}
@@ -92,12 +93,12 @@ def main():
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     names = [arguments.only] if arguments.only else list(MODELS)
-    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 40_000
+    machines = [(8, SLOW), (8, FAST), (4, SLOW)]
     if arguments.slow:
         machines = machines[:1]
     if arguments.brief:
         MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
-        names, machines, proposals = ["RNNLM"], [(2, FAST)], 20
+        names, machines, PROPOSALS["rnn"] = ["RNNLM"], [(2, FAST)], 20
     tables.print_head(["model", "devices", "link", "data parallel, ms", "best known, ms",
                        "found, ms", "data parallel / found", "best known / found",
                        "planned / trained", "Kendall's tau", "ms a proposal", "of training it"])
@@ -105,6 +106,7 @@ def main():
         folder = pathlib.Path(place)
         for (devices, link), name in itertools.product(machines, names):
             config = config_of(name, devices, link, os.path.abspath(arguments.text), folder)
+            proposals = PROPOSALS[config["model"]["family"]]
             print_cell(name, devices, link, *searched(program, config, folder, proposals))
 
 
