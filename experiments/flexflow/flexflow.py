@@ -20,8 +20,6 @@ import tables  # noqa: E402
 
 NODES = 8
 STEPS = 4  # that --verify trains
-PROPOSALS = {"cnn": 4000, "rnn": 40_000}
-TIMED = 4000  # proposals of the search whose time is taken
 CNN = {"family": "cnn", "num_classes": 100, "pieces": {"channels": 4}}
 RNN = {"family": "rnn", "pieces": {"vocabulary": 4}}
 # By name: the model, and the samples of a virtual node.
@@ -59,7 +57,7 @@ def searched(program, config, folder, proposals):
     spillway_run.planned(program, config)
     plan_s = time.monotonic() - begin
     begin = time.monotonic()
-    search = spillway_run.search(program, config, folder / "alone.yaml", min(proposals, TIMED))
+    search = spillway_run.search(program, config, folder / "alone.yaml", proposals)
     search_s = time.monotonic() - begin - plan_s
     (folder / "alone.yaml").unlink(missing_ok=True)
     verified = spillway_run.search(program, config, folder / "found.yaml", proposals, "--verify")
@@ -93,12 +91,12 @@ def main():
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     names = [arguments.only] if arguments.only else list(MODELS)
-    machines = [(8, SLOW), (8, FAST), (4, SLOW)]
+    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 4000
     if arguments.slow:
         machines = machines[:1]
     if arguments.brief:
         MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
-        names, machines, PROPOSALS["rnn"] = ["RNNLM"], [(2, FAST)], 20
+        names, machines, proposals = ["RNNLM"], [(2, FAST)], 20
     tables.print_head(["model", "devices", "link", "data parallel, ms", "best known, ms",
                        "found, ms", "data parallel / found", "best known / found",
                        "planned / trained", "Kendall's tau", "ms a proposal", "of training it"])
@@ -106,7 +104,6 @@ def main():
         folder = pathlib.Path(place)
         for (devices, link), name in itertools.product(machines, names):
             config = config_of(name, devices, link, os.path.abspath(arguments.text), folder)
-            proposals = PROPOSALS[config["model"]["family"]]
             print_cell(name, devices, link, *searched(program, config, folder, proposals))
 
 
