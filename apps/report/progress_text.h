@@ -21,7 +21,7 @@ std::string progress_line(const RunLog& run, const RecentSpeed& speed, std::size
 /// ones are shown while the run stops.
 std::string checkpoint_line(const RunLog& run, const SessionEvent& event, bool stopping);
 
-/// "   12.1 s  device 1  lost  simulated failure after 100 ops".
+/// "   12.1 s  device 1  lost  simulated failure after 100 ops"; the same of a host.
 std::string device_line(const RunLog& run, const SessionEvent& event);
 
 /// "stopping: writing the checkpoints of t01, t03": what a run does that ends early.

@@ -44,7 +44,7 @@ void PeerLink::begin_epoch(std::uint64_t epoch) {
   std::vector<Peers::Ended> ends;
   {
     const MutexLock lock(mutex_);
-    if (is_broken_) return;  // they end by that
+    if (is_broken_) return;  // its threads end them
     epoch_ = epoch;
     for (auto& [tag, send] : std::exchange(sends_, {})) ends.push_back(std::move(send.ended));
     for (auto& [tag, take] : std::exchange(takes_, {})) ends.push_back(std::move(take.ended));

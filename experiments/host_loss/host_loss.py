@@ -91,7 +91,7 @@ def wait_until(condition, limit_s=120):
 
 
 def lose_some(draw, hosts, events):
-    """Sends signals; returns (when on the clock of the run, how) of each victim, in order."""
+    """Sends signals; returns (number, when, how) of each victim, in order."""
     victims = draw.sample(range(1, len(hosts)), draw.randint(1, len(hosts) - 1))
     at_once = draw.random() < 0.3
     losses, step = [], draw.randrange(STEPS - 20)
@@ -111,25 +111,27 @@ def lose_some(draw, hosts, events):
     return losses
 
 
+def has_ended(host, events):
+    events.update()
+    return host.poll() is not None
+
+
 def run(program, config, draw):
     """Trains with hosts of which some are lost. Returns the weights by trial and the losses."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         place = pathlib.Path(folder)
-        (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
         size = draw.randint(2, 4)
-        endpoint = f"hosts.endpoint=127.0.0.1:{host_processes.free_port()}"
         errors = stack.enter_context(open(place / "errors", "w+", encoding="utf-8"))
-        hosts = [subprocess.Popen(
-            [program, "train", str(place / "config.yaml"), "--json", SLOW, f"hosts.size={size}",
-             f"hosts.number={number}", endpoint, f"hosts.timeout_s={SILENT_S}"],
-            stdout=subprocess.PIPE, stderr=errors, text=True,
-            env={**os.environ, "OMP_WAIT_POLICY": "passive"}) for number in range(size)]
+        hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                  env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+                 for command in host_processes.commands(program, config, place, size, SLOW,
+                                                        f"hosts.timeout_s={SILENT_S}")]
         try:
             events = Events(place / "run/events.jsonl")
             losses = lose_some(draw, hosts, events)
             lost = {victim for victim, _, _ in losses}
-            wait_until(lambda: events.update() or hosts[0].poll() is not None)
+            wait_until(lambda: has_ended(hosts[0], events))
             ends = [(hosts[number].communicate(timeout=120)[0], hosts[number].returncode)
                     for number in range(size) if number not in lost]
         finally:
@@ -141,7 +143,7 @@ def run(program, config, draw):
             raise spillway_run.Failed(errors.read())
         events.update()
     weights = {trial["name"]: trial["weights_xxh3"] for trial in json.loads(ends[0][0])["trials"]}
-    return types.SimpleNamespace(weights=weights, losses=losses, events=events, size=size)
+    return types.SimpleNamespace(weights=weights, losses=losses, events=events)
 
 
 def delays(done):

@@ -17,11 +17,11 @@ def free_port():
         return found.getsockname()[1]
 
 
-def outputs(commands, environment=None):
-    """What processes that run at the same time print. All must succeed."""
+def outputs(of_hosts, environment=None):
+    """What processes with these commands, which run at the same time, print. All must succeed."""
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, **(environment or {})})
-                 for command in commands]
+                 for command in of_hosts]
     ends = [process.communicate() for process in processes]
     for process, (_, errors) in zip(processes, ends):
         if process.returncode != 0:
@@ -29,16 +29,23 @@ def outputs(commands, environment=None):
     return [out for out, _ in ends]
 
 
+def commands(program, config, folder, size, *overrides, own=None):
+    """Of hosts that train a configuration, which is written into the folder. Outputs of the run are
+    in its subfolder `run`. `own`: further overrides of each host."""
+    path = folder / "config.yaml"
+    path.write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
+    hosts = [] if size == 1 else [f"hosts.size={size}", f"hosts.endpoint=127.0.0.1:{free_port()}"]
+    return [[program, "train", str(path), "--json", *hosts,
+             *([f"hosts.number={number}"] if hosts else []), *overrides,
+             *((own or {}).get(number, []))] for number in range(size)]
+
+
 def train(program, config, size, *overrides, own=None):
     """Trains a configuration on `size` hosts. `own`: further overrides of each host. Returns the
     report of the run, its events and its trace, as host 0 wrote them."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
-        hosts = [] if size == 1 else [f"hosts.size={size}", f"hosts.endpoint=127.0.0.1:{free_port()}"]
-        reports = outputs([[program, "train", str(place / "config.yaml"), "--json", *hosts,
-                            *([f"hosts.number={number}"] if hosts else []), *overrides,
-                            *((own or {}).get(number, []))] for number in range(size)],
+        reports = outputs(commands(program, config, place, size, *overrides, own=own),
                           {"OMP_WAIT_POLICY": "passive"})
         events = (place / "run/events.jsonl").read_text().splitlines()
         return types.SimpleNamespace(

@@ -51,18 +51,17 @@ bool Fleet::take_call_to_rest() { return std::exchange(calls_to_rest_, false); }
 std::optional<HostWord> Fleet::take_word() {
   if (has_agreed_ || !resting_) return std::nullopt;
   HostWord word{round_, lost_, *resting_};
-  if (told_ == word) return std::nullopt;
-  words_[number_] = word;
-  return told_ = std::move(word);
+  if (words_[number_] == word) return std::nullopt;
+  return words_[number_] = std::move(word);
 }
 
 std::optional<Agreement> Fleet::take_agreement() {
-  if (has_agreed_ || !resting_ || told_ != HostWord{round_, lost_, *resting_}) return std::nullopt;
+  if (has_agreed_ || !resting_) return std::nullopt;
   Agreement agreement{.round = round_, .hosts = hosts()};
   for (int host : agreement.hosts) {
-    const auto word = words_.find(host);
-    const bool is_same = word != words_.end() && word->second.round == round_ &&
-                         word->second.lost == lost_ && word->second.jobs.begun == resting_->begun;
+    const HostWord& word = words_[host];  // of round 0: it has told nothing yet
+    const bool is_same =
+        word.round == round_ && word.lost == lost_ && word.jobs.begun == resting_->begun;
     if (!is_same) return std::nullopt;
   }
   std::map<int, std::int64_t> least;  // steps

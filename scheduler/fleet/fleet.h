@@ -80,8 +80,7 @@ class Fleet {
   bool calls_to_rest_ = false;
   std::set<int> lost_;
   std::optional<RestingJobs> resting_;  // in this round
-  std::map<int, HostWord> words_;       // the latest of each host
-  std::optional<HostWord> told_;
+  std::map<int, HostWord> words_;       // the latest of each host, this one included
 };
 
 }  // namespace spillway

@@ -108,12 +108,11 @@ std::string wait_for(c10d::Store& store, const std::string& key, const GiveUp& g
 constexpr std::byte kParting{1}, kAlive{2}, kWord{3};
 
 std::vector<std::byte> message_of(const HostWord& word) {
-  const std::string text = nlohmann::json{
-      {"round", word.round},
-      {"lost", word.lost},
-      {"begun", word.jobs.begun},
-      {"steps",
-       word.jobs.steps}}.dump();
+  const nlohmann::json json{{"round", word.round},
+                            {"lost", word.lost},
+                            {"begun", word.jobs.begun},
+                            {"steps", word.jobs.steps}};
+  const std::string text = json.dump();
   std::vector<std::byte> message{kWord};
   const auto bytes = std::as_bytes(std::span(text));
   message.insert(message.end(), bytes.begin(), bytes.end());

@@ -98,6 +98,7 @@ class Shell {
   void finish(JobId job);
   /// The job changes to another plan of the same contract at its next commit.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
+  /// Like the engine's functions.
   void interrupt(JobId job);
   void go_on(JobId job, std::shared_ptr<const JobPlan> plan, bool one_step);
   /// The device gets the next number and joins once it is warm: planned ranges of `touched` bytes

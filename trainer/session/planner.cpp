@@ -165,7 +165,7 @@ std::vector<HostTeam> Planner::possible_teams(const SessionTrial& trial) const {
   return teams;
 }
 
-Bytes Planner::home_for_all_lanes(const SessionTrial& trial) const {
+Bytes Planner::home_for_all_plans(const SessionTrial& trial) const {
   Bytes home_bytes = trial.planned.plan->layout.home_bytes;
   for (const HostTeam& team : possible_teams(trial)) {
     for (int lanes = 1; lanes <= trial.lanes.max; ++lanes) {

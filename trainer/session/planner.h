@@ -54,9 +54,9 @@ class Planner {
 
   /// Devices that can run the trial, at least 1 and at most TrialLanes::max.
   int lanes_possible(const SessionTrial& trial) const;
-  /// Host memory for every plan that is possible, with up to TrialLanes::max, also when other hosts
-  /// are lost.
-  Bytes home_for_all_lanes(const SessionTrial& trial) const;
+  /// Host memory for every plan that is possible now, with up to TrialLanes::max, and after other
+  /// hosts are lost.
+  Bytes home_for_all_plans(const SessionTrial& trial) const;
   PlanDevice device(const SessionTrial& trial, std::size_t number) const;
 
  private:

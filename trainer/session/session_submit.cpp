@@ -110,7 +110,7 @@ void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
 void Session::Impl::plan(SessionTrial& trial) const {
   TrialPlan& summary = trial.planned.summary;
   choose_lanes(trial);
-  summary.home_bytes = planner.home_for_all_lanes(trial);
+  summary.home_bytes = planner.home_for_all_plans(trial);
   summary.costs_measured_unix_s = trial.measured_at.unix_s;
   summary.costs_load = trial.measured_at.load;
   trial.plan = trial.planned.plan;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hosts that torchrun starts again when one is lost or joins, with the bits of one host.
+"""Hosts under torchrun, of which one is lost or joins, with the bits of one host.
 Usage: torchrun_test.py SPILLWAY TEXT TORCH, TORCH: folder of the PyTorch whose torchrun is used.
 Skipped if this Python cannot import it.
 """
@@ -42,7 +42,7 @@ def descendants(pid):
 class Machine:
     """A machine of a group: an agent of torchrun and the host that it starts."""
 
-    def __init__(self, endpoint, run, most, keeps_store, *overrides):
+    def __init__(self, endpoint, run, most, *overrides, keeps_store):
         self.agent = subprocess.Popen(
             [*TORCHRUN, f"--nnodes=1:{most}", "--nproc-per-node=1", "--rdzv-backend=c10d",
              f"--rdzv-endpoint={endpoint}", "--max-restarts=3",
@@ -81,8 +81,9 @@ class UnderTorchrun(unittest.TestCase):
         self.addCleanup(lambda: [machine.kill() for machine in self.machines])
         self.endpoint = small_run.free_endpoint()
 
-    def start(self, most, keeps_store, *overrides):
-        self.machines.append(Machine(self.endpoint, self.run_folder, most, keeps_store, *overrides))
+    def start(self, most, *overrides, keeps_store):
+        self.machines.append(
+            Machine(self.endpoint, self.run_folder, most, *overrides, keeps_store=keeps_store))
         return self.machines[-1]
 
     def wait_for_steps(self, machine, number):
@@ -96,7 +97,7 @@ class UnderTorchrun(unittest.TestCase):
 
     def test_the_others_go_on_without_a_lost_host(self):
         """Afterwards, torchrun waits five minutes for the lost machine."""
-        machines = [self.start(3, True) for _ in range(3)]
+        machines = [self.start(3, keeps_store=True) for _ in range(3)]
         self.wait_for_steps(machines[0], 10)
         machines[2].kill()
         small_run.wait_for(machines[0].agent, lambda: self.run_folder.events("end"))
@@ -105,7 +106,7 @@ class UnderTorchrun(unittest.TestCase):
         self.assertEqual(self.run_folder.weights(), self.expected)
 
     def test_too_few_hosts_are_started_again(self):
-        machines = [self.start(3, True, "hosts.min_size=3") for _ in range(3)]
+        machines = [self.start(3, "hosts.min_size=3", keeps_store=True) for _ in range(3)]
         self.wait_for_steps(machines[0], 10)
         machines.pop().kill()
         printed = self.ends(machines)
@@ -115,9 +116,9 @@ class UnderTorchrun(unittest.TestCase):
         self.assertEqual(self.run_folder.weights(), self.expected)
 
     def test_a_host_may_join_later(self):
-        machines = [self.start(2, False)]
+        machines = [self.start(2, keeps_store=False)]
         self.wait_for_steps(machines[0], 10)
-        machines.append(self.start(2, False))
+        machines.append(self.start(2, keeps_store=False))
         self.assertIn(" of 2; host 0 writes", self.ends(machines))
         self.assertEqual(len(self.run_folder.events("restart")), 1)
         self.assertEqual(self.run_folder.weights(), self.expected)

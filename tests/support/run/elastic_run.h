@@ -40,7 +40,7 @@ class ElasticRun {
       for (const Change& change : workload_.changes) {
         if (change.after_events == event) make(change);
       }
-      if (event % 7 == 0) let_go_on();
+      if (event % 7 == 0) release_interrupted();
       engine().check_integrity();
       if (event % 32 == 0) engine().check_visits();
       if (!shell_.advance() && !go_on()) break;
@@ -189,7 +189,7 @@ class ElasticRun {
     }
   }
 
-  void let_go_on() {
+  void release_interrupted() {
     for (JobId job : std::exchange(resting_, {})) {
       checker.go_on(job);
       shell_.go_on(job, workload_.plans[job.index()][next_plans_[job]], job.value % 2 == 0);
@@ -213,7 +213,7 @@ class ElasticRun {
       shell_.resume(JobId(j));
     }
     EXPECT_TRUE(paused || running) << "nothing holds the jobs up";
-    let_go_on();
+    release_interrupted();
     if (engine().idle()) shell_.add_device(workload_.ample);
     return true;
   }
