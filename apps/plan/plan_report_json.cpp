@@ -98,24 +98,43 @@ Json to_json(const PricedStrategy& priced) {
 
 Json to_json(const ComparedStrategy& compared) {
   const PricedStrategy& priced = compared;
-  Json json = compared.is_configured ? Json{{"name", compared.name}} : to_json(priced);
-  if (compared.run_s) json["run_s"] = *compared.run_s;
+  Json json = to_json(priced);
   if (compared.trained_s) json["trained_step_s"] = *compared.trained_s;
   return json;
 }
 
+Json to_json(const FoundStrategy& found, const SearchedModel& model) {
+  Json trials = Json::array(), compared = Json::array();
+  for (std::size_t trial : model.trials) trials.push_back(found.trials[trial]);
+  for (const ComparedStrategy& each : model.compared) compared.push_back(to_json(each));
+  return {{"trials", std::move(trials)},
+          {"simulated", model.simulated},
+          {"compared", std::move(compared)}};
+}
+
+Json to_json(const FoundStrategy& found, const ComparedRun& run) {
+  Json chosen = Json::array();
+  for (const TrialChoice& choice : run.chosen) {
+    chosen.push_back({{"trial", found.trials[choice.trial]},
+                      {"strategy", found.models[choice.model].compared[choice.strategy].name},
+                      {"first_device", choice.first_device}});
+  }
+  return {{"name", run.name}, {"run_s", or_null(run.run_s)}, {"chosen", std::move(chosen)}};
+}
+
 Json to_json(const FoundStrategy& found) {
-  Json compared = Json::array(), pieces = Json::array();
-  for (const ComparedStrategy& each : found.compared) compared.push_back(to_json(each));
+  Json models = Json::array(), runs = Json::array(), pieces = Json::array();
+  for (const SearchedModel& each : found.models) models.push_back(to_json(found, each));
+  for (const ComparedRun& each : found.runs) runs.push_back(to_json(found, each));
   for (const SearchedPieces& each : found.pieces) {
     pieces.push_back({{"overrides", each.overrides},
                       {"device_bytes", each.least_budget},
                       {"best", to_json(each.best)}});
   }
-  return {{"trial", found.trial},
-          {"simulated", found.simulated},
-          {"best", to_json(found.compared[found.best])},
-          {"compared", std::move(compared)},
+  return {{"models", std::move(models)},
+          {"runs", std::move(runs)},
+          {"best", found.runs.empty() ? to_json(found.best_alone())
+                                      : to_json(found, found.runs[found.best])},
           {"pieces", std::move(pieces)},
           {"overrides", found.overrides}};
 }

@@ -1,6 +1,7 @@
 #include "apps/plan/planned_run.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "runs/folder/prepare.h"
@@ -78,6 +79,11 @@ const PlannedRow* PlannedRun::largest_misfit() const {
   const auto needed = [](const PlannedRow& row) { return row.misfit ? row.misfit->needed : 0; };
   const auto largest = std::ranges::max_element(rows, {}, needed);
   return largest->misfit ? &*largest : nullptr;
+}
+
+JobId PlannedRun::id_of(std::size_t trial) const {
+  const auto before = std::span(rows).first(trial);
+  return JobId(static_cast<std::size_t>(std::ranges::count(before, false, &PlannedRow::is_misfit)));
 }
 
 bool PlannedRun::fits() const {

@@ -61,6 +61,8 @@ struct PlannedRun {
   std::vector<DiskUse> disks;  ///< that of output_dir first
 
   const RunConfig& config() const { return trials.front().config; }
+  /// That of a trial that fits, in the session.
+  JobId id_of(std::size_t trial) const;
   /// The trial that does not fit and needs most; nothing if all fit.
   const PlannedRow* largest_misfit() const;
   bool fits_memory() const { return memory.total() <= machine.total; }

@@ -3,35 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
-#include <ostream>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "apps/plan/with_pieces.h"
 #include "runs/folder/strategy_file.h"
 #include "runs/text/format.h"
-#include "runs/text/table.h"
 
 namespace spillway {
 namespace {
-
-/// Seconds of a step without a strategy where it is fastest, else with the fastest strategy.
-double reference_s(const FoundStrategy& found) {
-  const auto rank = [](const PricedStrategy& each) {
-    return std::tuple(!each.cost, each.strategy.has_value(), each.cost ? each.cost->step_s : 0);
-  };
-  return std::ranges::min_element(found.compared, {}, rank)->cost->step_s;
-}
-
-/// The trial with the strategy. It saves nothing.
-TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced) {
-  trial.train.strategy = priced.strategy;
-  trial.train.data_parallel = priced.data_parallel;
-  trial.checkpoint = {};
-  trial.weights_file.clear();
-  return trial;
-}
 
 /// Seconds of a step when the trial trains some alone.
 double trained_step_s(const TrialConfig& any, const SessionConfig& config,
@@ -51,63 +32,6 @@ double trained_step_s(const TrialConfig& any, const SessionConfig& config,
   }
   if (commits_s.size() < kSteps) throw Error(session.result().trials.front().reason);
   return (commits_s.back() - commits_s.front()) / (kSteps - 1);
-}
-
-/// Seconds of the run if all trials that fit have the strategy, simulated. Nothing if they cannot.
-std::optional<double> run_s(const PlannedRun& run, const PricedStrategy& priced) {
-  Session session(run.session_config);
-  try {
-    for (std::size_t t = 0; t < run.rows.size(); ++t) {
-      if (!run.rows[t].misfit) session.submit(with_strategy(run.configs[t], priced));
-    }
-    return session.simulate(kQuickOps).wall_s;
-  } catch (const ConfigError& error) {
-    // A trial may lack a layer of the strategy, or have fewer groups than lanes.
-    const bool is_of_one_trial =
-        error.field.starts_with("train.strategy.place") || error.field == "train.data_parallel";
-    if (!is_of_one_trial) throw;
-    return std::nullopt;
-  } catch (const DoesNotFit&) {
-    return std::nullopt;
-  }
-}
-
-std::string seconds_or_dash(std::optional<double> seconds) {
-  return seconds ? format_seconds(*seconds) : "-";
-}
-
-/// `reference_s`: seconds of a step, to which the speed is relative.
-std::vector<std::string> row_of(const ComparedStrategy& each, double reference_s) {
-  if (!each.cost) return {each.name, each.is_configured ? "" : "does not fit", "", "", "", ""};
-  const StepCost& cost = *each.cost;
-  return {each.name,
-          format_seconds(cost.step_s),
-          fmt::format("{:.2f}", reference_s / cost.step_s),
-          format_bytes(cost.to_device),
-          format_bytes(cost.to_host),
-          format_bytes(cost.between_devices)};
-}
-
-/// How many pairs of strategies have the same order both ways.
-std::string order_text(const std::vector<ComparedStrategy>& all) {
-  int pairs = 0, same = 0;
-  for (auto one = all.begin(); one != all.end(); ++one) {
-    for (auto other = all.begin(); other != one; ++other) {
-      if (!one->cost || !other->cost || one->cost->step_s == other->cost->step_s) continue;
-      ++pairs;
-      const bool is_faster = one->cost->step_s < other->cost->step_s;
-      same += is_faster == (*one->trained_s < *other->trained_s) ? 1 : 0;
-    }
-  }
-  return fmt::format("The simulation has the order of {} of {} pairs right\n", same, pairs);
-}
-
-std::vector<std::string> overrides_of(const ComparedStrategy& best,
-                                      const std::filesystem::path& file) {
-  if (best.is_configured) return {};
-  const std::string lanes = fmt::format("train.data_parallel={}", best.data_parallel);
-  if (!best.strategy) return {lanes};
-  return {lanes, "train.strategy=" + file.string()};
 }
 
 /// Whether more lanes might make the trial fit.
@@ -154,57 +78,116 @@ std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedR
   return found;
 }
 
-/// For all devices; for several trials also for 2, 4, ... of them.
-void search(const Session& session, int devices, const SearchConfig& config, FoundStrategy& found) {
-  const SearchResult all = session.search(JobId(0), config);
-  found.simulated = all.simulated;
-  for (const PricedStrategy& known : all.known) found.compared.push_back({known});
-  if (all.best.name == "found") found.compared.push_back({all.best});
-  if (!found.has_several_trials) return;
-  for (int fewer = 2; fewer < devices; fewer *= 2) {
-    SearchConfig other = config;
-    other.devices = fewer;
-    SearchResult result = session.search(JobId(0), other);
-    found.simulated += result.simulated;
-    if (!result.best.strategy) continue;
-    result.best.name = fmt::format("{}, on {} devices", result.best.name, fewer);
-    found.compared.push_back({std::move(result.best)});
-  }
-}
-
-/// The run as it is configured.
-ComparedStrategy as_configured(PlannedRun& run) {
-  ComparedStrategy configured;
-  configured.name = "as configured";
-  configured.is_configured = true;
-  configured.run_s = run.simulate(kQuickOps).wall_s;
-  return configured;
-}
-
-/// What has the shortest run, or for one trial the shortest step.
-std::size_t best_of(const FoundStrategy& found) {
-  constexpr double kNoise = 1e-2;  // of run times: each simulation measures the dispatch latency
-  const auto time_s = [&](const ComparedStrategy& each) {
-    constexpr double kNever = std::numeric_limits<double>::infinity();
-    if (each.is_configured) return *each.run_s * (1 - kNoise);
-    if (found.has_several_trials) return each.run_s.value_or(kNever);
-    return each.cost ? each.cost->step_s : kNever;
+/// Whether their steps cost the same. Costs are measured once for layers that are alike.
+bool are_alike(const PlannedRow& one, const PlannedRow& other) {
+  const auto facts = [](const PlannedRow& row) {
+    return std::tuple(row.parameters, row.train.virtual_nodes, row.train.reduction_groups,
+                      row.plan.compute_s_per_step, row.plan.home_bytes,
+                      row.plan.smallest_budget_bytes, row.plan.shards);
   };
-  const auto best = std::ranges::min_element(found.compared, {}, time_s);
-  return static_cast<std::size_t>(best - found.compared.begin());
+  return facts(one) == facts(other);
 }
 
-void print_pieces(std::ostream& out, const FoundStrategy& found) {
-  if (found.pieces.empty()) return;
-  out << "With other pieces, which change bits:\n\n";
-  Table table({"override", "device at least", "best step", "with"});
-  for (const SearchedPieces& pieces : found.pieces) {
-    table.add({in_shell(pieces.overrides), format_bytes(pieces.least_budget),
-               format_seconds(pieces.best.cost->step_s),
-               pieces.best.strategy ? "a strategy" : pieces.best.name});
+/// The trials that fit, by model.
+std::vector<SearchedModel> models_of(const std::vector<PlannedRow>& rows) {
+  std::vector<SearchedModel> models;
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (rows[t].misfit) continue;
+    const auto known = std::ranges::find_if(models, [&](const SearchedModel& model) {
+      return are_alike(rows[model.trials.front()], rows[t]);
+    });
+    (known == models.end() ? models.emplace_back() : *known).trials.push_back(t);
   }
-  table.print(out);
-  out << "\n";
+  return models;
+}
+
+enum class Among { all, with_strategy };
+
+/// The fastest of those that fit.
+std::size_t fastest(Among among, const std::vector<ComparedStrategy>& compared) {
+  const auto rank = [&](const ComparedStrategy& each) {
+    const bool counts = each.cost && (among == Among::all || each.strategy);
+    return std::pair(!counts, counts ? each.cost->step_s : 0);
+  };
+  return static_cast<std::size_t>(std::ranges::min_element(compared, {}, rank) - compared.begin());
+}
+
+/// Known strategies and what is found, on so many devices.
+std::vector<ComparedStrategy> searched(const Session& session, JobId id, SearchConfig config,
+                                       int devices, SearchedModel& model) {
+  config.devices = devices;
+  const SearchResult result = session.search(id, config);
+  model.simulated += result.simulated;
+  std::vector<ComparedStrategy> compared;
+  for (const PricedStrategy& known : result.known) compared.push_back({known});
+  if (result.best.name == "found") compared.push_back({result.best});
+  return compared;
+}
+
+/// On all devices; if trials may train beside each other, also on 2, 4, ... of them.
+void search(const Session& session, JobId id, const SearchConfig& config, int devices,
+            bool has_several_trials, SearchedModel& model) {
+  model.compared = searched(session, id, config, devices, model);
+  if (!has_several_trials) return;
+  const std::size_t on_all = fastest(Among::with_strategy, model.compared);
+  const auto one = std::ranges::find_if(model.compared, [](const ComparedStrategy& each) {
+    return each.strategy && each.cost && each.strategy->num_tracks() == 1;
+  });
+  if (one != model.compared.end())
+    model.fastest[1] = static_cast<std::size_t>(one - model.compared.begin());
+  for (int fewer = 2; fewer < devices; fewer *= 2) {
+    auto compared = searched(session, id, config, fewer, model);
+    ComparedStrategy& best = compared[fastest(Among::with_strategy, compared)];
+    if (!best.strategy || !best.cost) continue;
+    best.name = fmt::format("{}, on {} devices", best.name, fewer);
+    model.fastest[fewer] = model.compared.size();
+    model.compared.push_back(std::move(best));
+  }
+  const ComparedStrategy& best = model.compared[on_all];
+  if (best.strategy && best.cost) model.fastest[devices] = on_all;
+}
+
+/// The strategies of a run, each with its trials. Those that do not fit get one device.
+std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const ComparedRun& run) {
+  std::vector<TrialsStrategy> strategies;
+  std::map<std::tuple<std::size_t, std::size_t, int>, std::size_t> numbers;
+  for (const TrialChoice& choice : run.chosen) {
+    const auto& priced = found.models[choice.model].compared[choice.strategy];
+    if (!priced.strategy) return {};
+    const auto [place, is_new] = numbers.try_emplace(
+        {choice.model, choice.strategy, choice.first_device}, strategies.size());
+    if (is_new) strategies.push_back({{}, beginning_at(choice.first_device, *priced.strategy)});
+    strategies[place->second].trials.push_back(found.trials[choice.trial]);
+  }
+  if (strategies.size() > 1 && run.chosen.size() < found.trials.size()) {
+    strategies.push_back({{"*"}, {.place = {{.layers = {"*"}}}}});
+  }
+  return strategies;
+}
+
+/// Writes the best, if it needs a file, and says how to train with it.
+void write(FoundStrategy& found) {
+  std::vector<TrialsStrategy> strategies;
+  int data_parallel = 1;
+  std::string comment = "Found by spillway plan --search; planned ";
+  if (found.runs.empty()) {
+    const ComparedStrategy& best = found.best_alone();
+    data_parallel = best.data_parallel;
+    if (best.strategy) strategies = {{{"*"}, *best.strategy}};
+    comment += fmt::format("step {}", format_seconds(best.cost->step_s));
+  } else {
+    const ComparedRun& best = found.runs[found.best];
+    if (best.chosen.empty()) return;
+    const TrialChoice& first = best.chosen.front();
+    data_parallel = found.models[first.model].compared[first.strategy].data_parallel;
+    strategies = strategies_of(found, best);
+    comment += fmt::format("run {}", format_seconds(*best.run_s));
+  }
+  found.overrides = {fmt::format("train.data_parallel={}", data_parallel)};
+  if (strategies.empty()) return;
+  found.overrides.push_back("train.strategy=" + found.file.string());
+  if (strategies.size() > 1) return write_strategies(found.file, strategies, comment, "--search");
+  write_strategy(found.file, strategies.front().strategy, comment, "--search");
 }
 
 }  // namespace
@@ -216,63 +199,28 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
         fmt::format("is {}, which exists; name a new file, or delete it", options.file.string()));
   }
   auto [run, has_more_lanes] = planned_to_search(input);
-  const auto fits = std::ranges::find_if_not(run.rows, &PlannedRow::is_misfit);
-  if (fits == run.rows.end()) return std::nullopt;
-  const auto number = static_cast<std::size_t>(fits - run.rows.begin());
-  FoundStrategy found{.trial = fits->name, .file = options.file};
-  found.has_several_trials = std::ranges::count(run.rows, false, &PlannedRow::is_misfit) > 1;
-  search(*run.session, static_cast<int>(run.session_config.devices.size()), options, found);
-  if (found.has_several_trials && !has_more_lanes) found.compared.push_back(as_configured(run));
+  FoundStrategy found{.models = models_of(run.rows), .file = options.file};
+  if (found.models.empty()) return std::nullopt;
+  for (const PlannedRow& row : run.rows) found.trials.push_back(row.name);
+  const auto fitting = std::ranges::count(run.rows, false, &PlannedRow::is_misfit);
+  const int devices = static_cast<int>(run.session_config.devices.size());
+  for (SearchedModel& model : found.models) {
+    search(*run.session, run.id_of(model.trials.front()), options, devices, fitting > 1, model);
+  }
+  if (fitting > 1) found.runs = compare_runs(run, found.models, has_more_lanes);
   run.session.reset();  // its devices
-  for (ComparedStrategy& each : found.compared) {
-    if (found.has_several_trials && each.cost) each.run_s = run_s(run, each);
-  }
-  found.best = best_of(found);
-  const ComparedStrategy& best = found.compared[found.best];
-  found.overrides = overrides_of(best, options.file);
-  if (best.strategy) {
-    const std::string comment =
-        fmt::format("Found for trial {} by spillway plan --search; planned step {}", found.trial,
-                    format_seconds(best.cost->step_s));
-    write_strategy(options.file, *best.strategy, comment, "--search");
-  }
-  if (options.suggest_pieces) found.pieces = search_pieces(input, run, number, options);
-  if (options.verify) {
-    for (ComparedStrategy& each : found.compared) {
-      if (!each.cost) continue;
-      each.trained_s = trained_step_s(run.configs[number], run.session_config, each);
+  found.best =
+      fitting > 1 ? shortest_of(found.runs) : fastest(Among::all, found.models.front().compared);
+  write(found);
+  const std::size_t first = found.models.front().trials.front();
+  if (options.suggest_pieces) found.pieces = search_pieces(input, run, first, options);
+  for (SearchedModel& model : found.models) {
+    for (ComparedStrategy& each : model.compared) {
+      if (!options.verify || !each.cost) continue;
+      each.trained_s = trained_step_s(run.configs[model.trials.front()], run.session_config, each);
     }
   }
   return found;
-}
-
-void print(std::ostream& out, const FoundStrategy& found) {
-  out << fmt::format("Strategies for trial {}: {} simulated\n\n", found.trial, found.simulated);
-  const ComparedStrategy& best = found.compared[found.best];
-  const bool is_trained = std::ranges::any_of(
-      found.compared, [](const ComparedStrategy& each) { return each.trained_s.has_value(); });
-  std::vector<std::string> titles{"strategy", "step", "speed", "to devices", "to host", "between"};
-  if (is_trained) titles.insert(titles.begin() + 2, "trained");
-  if (found.has_several_trials) titles.emplace_back("all trials");
-  Table table(std::move(titles));
-  const double reference = reference_s(found);
-  for (const ComparedStrategy& each : found.compared) {
-    std::vector<std::string> row = row_of(each, reference);
-    if (is_trained) row.insert(row.begin() + 2, seconds_or_dash(each.trained_s));
-    if (found.has_several_trials) row.push_back(seconds_or_dash(each.run_s));
-    table.add(std::move(row));
-  }
-  table.print(out);
-  if (is_trained) out << "\n" << order_text(found.compared);
-  if (best.strategy) {
-    out << fmt::format("\nWrote '{}' to {}. It changes no bit of the result. Train with {}\n\n",
-                       best.name, found.file.string(), in_shell(found.overrides));
-  } else {
-    const std::string fastest =
-        best.is_configured ? "the run as it is configured" : found.overrides.front();
-    out << fmt::format("\nNo strategy is faster than {}; wrote none\n\n", fastest);
-  }
-  print_pieces(out, found);
 }
 
 }  // namespace spillway

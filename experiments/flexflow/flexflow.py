@@ -63,8 +63,8 @@ def searched(program, config, folder, proposals):
     verified = spillway_run.search(program, config, folder / "found.yaml", proposals, "--verify")
     (folder / "found.yaml").unlink(missing_ok=True)
     return ([(row["name"], row["step_s"], row["trained_step_s"])
-             for row in verified["compared"] if "step_s" in row],
-            search_s / search["simulated"])
+             for row in spillway_run.compared(verified)],
+            search_s / search["models"][0]["simulated"])
 
 
 def print_cell(name, devices, link, rows, proposal_s):

@@ -46,35 +46,58 @@ def sweep_of(config, number):
             "sweep": {"parameters": {"train.learning_rate": {"values": rates}}}}
 
 
-def trials_table(program, rows, proposals, folder):
-    """What a search for all trials brings. `rows`: (model, its configuration, trials)."""
-    tables.print_head(["model", "trials", "as configured, s", "found for one trial, s",
-                       "found for all, s", "which is", "as configured / found for all",
-                       "as configured, trained, s", "found for all, trained, s",
-                       "the same, trained"])
+def searched_runs(text):
+    """Runs of several trials, by name."""
+    runs = {}
+    for name, model, link in [("GPT, many words", LARGE, "40MiB/s"),
+                              ("GPT, wide", WIDE, "10MiB/s")]:
+        config = config_of(model, text, [slow_device(16, link=link)] * 4, 12)
+        runs.update({f"{name}, {number} alike": sweep_of(config, number) for number in (2, 3, 4)})
+    # `config` is that of the wide GPT.
+    shallow = [{"model.num_hidden_layers": layers} for layers in (2, 2, 4)]
+    runs["GPT, wide, 8, 4, 2 and 2 blocks"] = {**config, "host_memory": "4GiB",
+                                               "sweep": {"trials": shallow}}
+    islands = [{"between": [0, 1], "rate": "100MiB/s"}, {"between": [2, 3], "rate": "100MiB/s"},
+               {"between": [0, 1, 2, 3], "rate": "2MiB/s", "latency": 2e-4, "shared": True}]
+    runs.update({f"GPT, wide, {number} alike, two islands": {**sweep_of(config, number),
+                                                             "links": islands}
+                 for number in (2, 3)})
+    return runs
+
+
+def found_alone_s(search, runs_s):
+    """Seconds of the run in which each trial has the strategy with its shortest step."""
+    if len(search["models"]) > 1:
+        return runs_s["the fastest on 4 devices"]
+    return runs_s[min((each["step_s"], each["name"]) for each in spillway_run.compared(search))[1]]
+
+
+def trials_table(program, runs, proposals, folder):
+    """What a search for all trials brings."""
+    tables.print_head(["run", "as configured, s", "found for one trial, s", "found for all, s",
+                       "which is", "as configured / found for all", "as configured, trained, s",
+                       "found for all, trained, s", "the same, trained"])
     right = True
-    for name, config, number in rows:
-        config = sweep_of(config, number)
-        file = folder / f"{name} {number} trials.yaml"
-        search = spillway_run.search(program, config, file, proposals)
-        compared = search["compared"]
-        configured_s = next(each["run_s"] for each in compared if "step_s" not in each)
-        alone_s = min((each["step_s"], each["run_s"]) for each in compared if "run_s" in each
-                      and "step_s" in each)[1]
+    for name, config in runs.items():
+        search = spillway_run.search(program, config, folder / f"{name}.yaml", proposals)
+        runs_s = {each["name"]: each["run_s"] for each in search["runs"]}
         trained = [spillway_run.train(program, each)
                    for each in (config, spillway_run.with_found(config, search))]
         right &= hashes_of(trained[0]) == hashes_of(trained[1])
         best = search["best"]
         real_s = [run.plan["wall_s"]["actual"] for run in trained]
-        tables.print_row([name, str(number), f"{configured_s:.1f}", f"{alone_s:.1f}",
-                          f"{best['run_s']:.1f}", best["name"],
-                          f"{configured_s / best['run_s']:.2f}", f"{real_s[0]:.1f}",
-                          f"{real_s[1]:.1f}", f"{real_s[0] / real_s[1]:.2f}"])
+        tables.print_row([name, f"{runs_s['as configured']:.1f}",
+                          f"{found_alone_s(search, runs_s):.1f}", f"{best['run_s']:.1f}",
+                          best["name"], f"{runs_s['as configured'] / best['run_s']:.2f}",
+                          f"{real_s[0]:.1f}", f"{real_s[1]:.1f}",
+                          f"{real_s[0] / real_s[1]:.2f}"])
     return right
 
 
 def main():
-    arguments = spillway_run.parser("few trials of small models").parse_args()
+    parser = spillway_run.parser("few trials of small models")
+    parser.add_argument("--searches", action="store_true", help="the second table alone")
+    arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     text = os.path.abspath(arguments.text)
     roomy, short = "256MiB", "64MiB"
@@ -82,20 +105,21 @@ def main():
             (4, "GPT, wide", roomy, "lrtf"), (4, "GPT, many words", roomy, "round_robin"),
             *((number, "GPT, wide", short, "round_robin") for number in (2, 4))]
     models = {"GPT, many words": LARGE, "GPT, wide": WIDE}
-    print("## Pipelines of several trials\n")
-    if arguments.brief:
-        bubbles_table(program, text, models, [(2, "GPT, wide", short, "lrtf")], steps=3)
-    else:
-        bubbles_table(program, text, models, rows, steps=12)
-    print("\n## Searches for all trials\n")
-    links = {"GPT, many words": "40MiB/s", "GPT, wide": "10MiB/s"}
-    with tempfile.TemporaryDirectory() as folder:
+    if not arguments.searches:
+        print("## Pipelines of several trials\n")
         if arguments.brief:
-            runs = [("small", config_of(SMALL, text, [slow_device(1)] * 4, 3), 2)]
+            bubbles_table(program, text, models, [(2, "GPT, wide", short, "lrtf")], steps=3)
         else:
-            runs = [(name, config_of(model, text, [slow_device(16, link=links[name])] * 4, 12),
-                     number)
-                    for name, model in models.items() for number in (2, 3, 4)]
+            bubbles_table(program, text, models, rows, steps=12)
+        print()
+    print("## Searches for all trials\n")
+    runs = searched_runs(text)
+    if arguments.brief:
+        small = config_of(SMALL, text, [slow_device(1)] * 4, 3)
+        runs = {"small": sweep_of(small, 2),
+                "small, of two kinds": {**small, "sweep": {
+                    "trials": [{"model.num_hidden_layers": 1}]}}}
+    with tempfile.TemporaryDirectory() as folder:
         right = trials_table(program, runs, 20 if arguments.brief else 4000,
                              pathlib.Path(folder))
     return 0 if right else 1

@@ -31,7 +31,7 @@ def measure(program, config, folder, blind, proposals):
     """(best data parallelism, best known, found, trained seconds a step; those of the strategy that
     was found without links; planned / trained of each strategy; tau; hashes, what was found)."""
     search = spillway_run.search(program, config, folder / "found.yaml", proposals, "--verify")
-    rows = [row for row in search["compared"] if "step_s" in row]
+    rows = spillway_run.compared(search)
     trained = {row["name"]: row["trained_step_s"] for row in rows}
     found = spillway_run.with_found(config, search)
     if "strategy" in found["train"]:

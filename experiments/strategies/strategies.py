@@ -120,8 +120,8 @@ def alexnet(folder):
 
 def known_steps(search):
     """Seconds of a step by the name of each known strategy that fits."""
-    return {each["name"]: each["step_s"] for each in search["compared"]
-            if "step_s" in each and each["name"] != "found"}
+    return {each["name"]: each["step_s"] for each in spillway_run.compared(search)
+            if each["name"] != "found"}
 
 
 def search_table(program, configs, numbers, links, proposals, folder):

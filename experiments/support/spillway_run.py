@@ -68,6 +68,11 @@ def search(program, config, strategy_file, proposals, *options):
                    str(proposals), *options)["search"]
 
 
+def compared(search):
+    """The strategies of the first trial that fit."""
+    return [each for each in search["models"][0]["compared"] if "step_s" in each]
+
+
 def with_found(config, search):
     """The configuration with what the search found."""
     train = dict(override.removeprefix("train.").split("=", 1) for override in search["overrides"])

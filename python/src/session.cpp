@@ -67,7 +67,7 @@ TrialConfig trial_config(const PythonModel& model, const PythonData& data,
                          const std::string& client_id, std::int64_t until,
                          const fs::path& checkpoint_dir, const fs::path& weights_file) {
   Training training = read_document(document, &read_training);
-  if (!training.strategy.empty()) training.train.strategy = read_strategy(training.strategy);
+  if (!training.strategy.empty()) training.train.strategy = read_strategy(training.strategy, name);
   if (!model.info.name.empty()) {
     divide_batch(training.train, model.info);
     check_virtual_nodes(training.train, model.path, model.info);

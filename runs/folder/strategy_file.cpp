@@ -1,6 +1,9 @@
 #include "runs/folder/strategy_file.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 
@@ -24,37 +27,43 @@ void read_placement(LayerPlacement& placement, YamlReader& v) {
   v.field("set", placement.set, kNumber);
 }
 
-StrategyConfig read(const YamlNode& tree) {
-  StrategyConfig strategy;
+void read_keys(StrategyConfig& strategy, YamlReader& v) {
+  v.section("order", [&](YamlReader& order) {
+    order.field("first", strategy.first, kAny);
+    order.field("chunk", strategy.chunk, kNumber);
+    order.field("window", strategy.window, kNumber);
+    order.field("graphs", strategy.graphs, kAny);
+  });
+  v.require_key("place", "list the layers and their tracks");
+  v.list("place", strategy.place, "[{layers: \"*\", tracks: [0, 1]}]", "", read_placement);
+}
+
+/// A strategy for all trials has the pattern "*".
+std::vector<TrialsStrategy> read(const YamlNode& tree) {
+  std::vector<TrialsStrategy> strategies;
   int version = 1;
   Findings findings;
   YamlSchema schema(findings);
   YamlReader root(schema, &tree, "");
   root.require_key("spillway_strategy", "write spillway_strategy: 1, the version of the format");
   root.field("spillway_strategy", version, kVersion);
-  root.section("order", [&](YamlReader& order) {
-    order.field("first", strategy.first, kAny);
-    order.field("chunk", strategy.chunk, kNumber);
-    order.field("window", strategy.window, kNumber);
-    order.field("graphs", strategy.graphs, kAny);
-  });
-  root.require_key("place", "list the layers and their tracks");
-  root.list("place", strategy.place, "[{layers: \"*\", tracks: [0, 1]}]", "", read_placement);
+  const auto read_entry = [](TrialsStrategy& each, YamlReader& v) {
+    v.require_key("trials", "name trials, such as hidden_size=128*, or \"*\" for all");
+    v.field("trials", each.trials, TextList{});
+    read_keys(each.strategy, v);
+  };
+  root.list("strategies", strategies, "[{trials: \"*\", place: [...]}]", "", read_entry);
+  if (root.raw("strategies") == nullptr) {
+    read_keys(strategies.emplace_back(TrialsStrategy{.trials = {"*"}}).strategy, root);
+  }
   root.finish();
   schema.report_unknown();
   findings.throw_if_any();
-  return strategy;
+  return strategies;
 }
 
-/// JSON is YAML, and it quotes patterns such as "*".
-template <typename Value>
-std::string text_of(const Value& value) {
-  return nlohmann::json(value).dump();
-}
-
-}  // namespace
-
-StrategyConfig read_strategy(const std::filesystem::path& file) {
+/// Throws ConfigError (`train.strategy`).
+std::vector<TrialsStrategy> read(const std::filesystem::path& file) {
   try {
     return read(read_yaml_file(file));
   } catch (const ConfigError& error) {
@@ -67,29 +76,69 @@ StrategyConfig read_strategy(const std::filesystem::path& file) {
   }
 }
 
-void write_strategy(const std::filesystem::path& path, const StrategyConfig& strategy,
-                    const std::string& comment, const std::string& field) {
-  std::string text = fmt::format("# {}\nspillway_strategy: 1\n", comment);
-  text += fmt::format("order: {{first: {}, chunk: {}, window: {}", to_string(strategy.first),
-                      strategy.chunk, strategy.window);
+/// JSON is YAML, and it quotes patterns such as "*".
+template <typename Value>
+std::string text_of(const Value& value) {
+  return nlohmann::json(value).dump();
+}
+
+/// The keys of a strategy; each line begins with `indent`.
+std::string text_of(const StrategyConfig& strategy, const std::string& indent) {
+  std::string text = fmt::format("{}order: {{first: {}, chunk: {}, window: {}", indent,
+                                 to_string(strategy.first), strategy.chunk, strategy.window);
   if (strategy.graphs != GraphChoice::keep) {
     text += fmt::format(", graphs: {}", to_string(strategy.graphs));
   }
-  text += "}\nplace:\n";
+  text += fmt::format("}}\n{}place:\n", indent);
   for (const LayerPlacement& placement : strategy.place) {
-    text += fmt::format("  - {{layers: {}, tracks: {}", text_of(placement.layers),
+    text += fmt::format("{}  - {{layers: {}, tracks: {}", indent, text_of(placement.layers),
                         text_of(placement.tracks));
     if (placement.pieces != 1) text += fmt::format(", pieces: {}", placement.pieces);
     if (placement.set != 0) text += fmt::format(", set: {}", placement.set);
     text += "}\n";
   }
+  return text;
+}
+
+void write(const std::filesystem::path& path, const std::string& comment, const std::string& text,
+           const std::string& field) {
   try {
     AtomicFile file(path);
-    file.write(text);
+    file.write(fmt::format("# {}\nspillway_strategy: 1\n{}", comment, text));
     file.commit();
   } catch (const IoError& error) {
     throw ConfigError(field, 0, error.what());
   }
+}
+
+}  // namespace
+
+StrategyConfig read_strategy(const std::filesystem::path& file, const std::string& trial) {
+  const std::vector<TrialsStrategy> all = read(file);
+  const auto found = std::ranges::find_if(all, [&](const TrialsStrategy& each) {
+    return std::ranges::any_of(each.trials, [&](const std::string& pattern) {
+      return fnmatch(pattern.c_str(), trial.c_str(), 0) == 0;
+    });
+  });
+  if (found != all.end()) return found->strategy;
+  throw ConfigError("train.strategy", 0,
+                    fmt::format("'{}' has no strategy for trial {}; name it in the `trials` of one",
+                                file.string(), trial));
+}
+
+void write_strategy(const std::filesystem::path& file, const StrategyConfig& strategy,
+                    const std::string& comment, const std::string& field) {
+  write(file, comment, text_of(strategy, ""), field);
+}
+
+void write_strategies(const std::filesystem::path& file,
+                      const std::vector<TrialsStrategy>& strategies, const std::string& comment,
+                      const std::string& field) {
+  std::string text = "strategies:\n";
+  for (const TrialsStrategy& each : strategies) {
+    text += fmt::format("  - trials: {}\n{}", text_of(each.trials), text_of(each.strategy, "    "));
+  }
+  write(file, comment, text, field);
 }
 
 }  // namespace spillway

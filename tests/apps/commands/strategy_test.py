@@ -58,7 +58,8 @@ class StrategyTest(unittest.TestCase):
     def test_finds_strategies(self):
         file = self.folder / "found.yaml"
         found = json.loads(finish(self.search(file, "--json")))["search"]
-        times = {each["name"]: each["step_s"] for each in found["compared"] if "step_s" in each}
+        times = {each["name"]: each["step_s"] for each in found["models"][0]["compared"]
+                 if "step_s" in each}
         self.assertTrue({"data_parallel: 2", "pipeline of 2"} <= times.keys(), times)
         self.assertEqual(found["best"]["step_s"], min(times.values()))
         self.assertTrue(found["best"]["has_strategy"])
@@ -92,18 +93,68 @@ class StrategyTest(unittest.TestCase):
         self.assertIn(f"Train with train.data_parallel=1 train.strategy={file}", text)
         self.assertIn("S: part of the batch", text)
 
-    def test_searches_for_all_trials(self):
+    def search_on_four(self, name, *options):
         four = DEVICES.replace("[", "[{memory: 16MiB}, {memory: 16MiB}, ")
+        return self.search(self.folder / name, four, *options)
+
+    def test_searches_for_all_trials(self):
         two_trials = "sweep={parameters: {train.learning_rate: {values: [1e-3, 2e-3]}}}"
-        command = self.search(self.folder / "found.yaml", four, two_trials, "--json")
-        found = json.loads(finish(command))["search"]
-        run_s = {each["name"]: each["run_s"] for each in found["compared"] if "run_s" in each}
+        found = json.loads(finish(self.search_on_four("found.yaml", two_trials, "--json")))["search"]
+        self.assertEqual(len(found["models"]), 1)
+        run_s = {each["name"]: each["run_s"] for each in found["runs"] if each["run_s"]}
         self.assertIn("as configured", run_s)
         self.assertTrue(any(name.endswith("on 2 devices") for name in run_s), run_s)
         # What is configured wins unless something is faster by more than noise.
         self.assertLessEqual(found["best"]["run_s"], 1.02 * min(run_s.values()))
-        text = finish(self.search(self.folder / "other.yaml", four, two_trials))
-        self.assertRegex(text, r"strategy +step +speed .* all trials")
+        text = finish(self.search_on_four("other.yaml", two_trials))
+        self.assertRegex(text, r"strategy of each trial +run")
+
+    def test_searches_each_model_of_a_run(self):
+        two_models = "sweep={trials: [{model.num_hidden_layers: 1}]}"
+        found = json.loads(finish(self.search_on_four("found.yaml", two_models, "--json")))["search"]
+        self.assertEqual([model["trials"] for model in found["models"]],
+                         [["small"], ["num_hidden_layers=1"]])
+        run_s = {each["name"]: each["run_s"] for each in found["runs"]}
+        self.assertLessEqual(found["best"]["run_s"], 1.02 * min(filter(None, run_s.values())))
+        one = found["runs"][1]
+        self.assertEqual([(each["trial"], each["strategy"]) for each in one["chosen"]],
+                         [("small", one["name"]), ("num_hidden_layers=1", one["name"])])
+
+    def test_finds_other_devices_for_each_trial(self):
+        # Both pairs of devices are far from each other.
+        islands = ("links=[{between: [0, 1], rate: 400MB/s}, {between: [2, 3], rate: 400MB/s}, "
+                   "{between: [0, 1, 2, 3], rate: 2MB/s, shared: true}]")
+        two_trials = "sweep={parameters: {train.learning_rate: {values: [1e-3, 2e-3]}}}"
+        file = self.folder / "found.yaml"
+        found = json.loads(finish(
+            [PROGRAM, "plan", str(ROOT / "examples/four_devices.yaml"), f"data.path={self.text}",
+             islands, two_trials, "--search", str(file), "--proposals", "100", "--json"]))["search"]
+        self.assertEqual(found["best"]["name"], "different strategies")
+        devices = [each["first_device"] for each in found["best"]["chosen"]]
+        self.assertEqual(sorted(devices), [0, 2], found["best"])
+        self.assertRegex(file.read_text(), r"tracks: \[[23]")
+
+    def test_has_strategies_for_several_trials(self):
+        path = self.folder / "several.yaml"
+        everywhere = {"place": [{"layers": "*", "tracks": [0, 1]}]}
+        halves = {"place": [{"layers": ["h.0.*", "head"], "tracks": [1]}]}
+        path.write_text(json.dumps({"spillway_strategy": 1, "strategies": [
+            {"trials": ["num_hidden_layers=1"], **everywhere}, {"trials": "*", **halves}]}))
+        trials = "sweep={trials: [{model.num_hidden_layers: 1}]}"
+        placed = self.run_of("placed")
+        finish(placed.train_command(*MODEL, trials, DEVICES, f"train.strategy={path}"))
+        alone = self.run_of("alone")
+        finish(alone.train_command(*MODEL, trials))
+        names = ["small", "num_hidden_layers=1"]
+        for name in names:
+            self.assertEqual(placed.weights(name), alone.weights(name))
+        plan = json.loads(finish([PROGRAM, "plan", str(placed.config), *MODEL, trials, DEVICES,
+                                  f"train.strategy={path}", "--json"]))
+        self.assertEqual([row["placement"][0] for row in plan["trials"]], [["O", ""], ["S", "S"]])
+        path.write_text(json.dumps({"spillway_strategy": 1, "strategies": [
+            {"trials": ["num_hidden_layers=1"], **everywhere}]}))
+        self.assert_refused("has no strategy for trial small; name it in the `trials` of one",
+                            trials, DEVICES, f"train.strategy={path}")
 
     def test_compares_pieces(self):
         file = self.folder / "found.yaml"

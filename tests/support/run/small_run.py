@@ -35,8 +35,8 @@ class SmallRun:
     def resume_command(self, *overrides):
         return [self.program, "resume", str(self.folder), *overrides]
 
-    def weights(self):
-        return (self.folder / "trials/small/weights.safetensors").read_bytes()
+    def weights(self, trial="small"):
+        return (self.folder / f"trials/{trial}/weights.safetensors").read_bytes()
 
     def events(self, kind):
         """Those that are written; the last line may be only begun."""

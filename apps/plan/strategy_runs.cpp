@@ -1,0 +1,200 @@
+#include "apps/plan/strategy_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoise = 1e-2;  // of run times: each simulation measures the dispatch latency
+
+using Choices = std::vector<TrialChoice>;
+
+/// Whether it matters which devices a strategy for fewer than all gets.
+bool do_places_matter(const SessionConfig& config) {
+  const auto is_like = [&](const DeviceConfig& device) {
+    const DeviceConfig& first = config.devices.front();
+    return device.memory == first.memory && device.imitate == first.imitate;
+  };
+  return !config.links.empty() || !std::ranges::all_of(config.devices, is_like);
+}
+
+class RunComparison {
+ public:
+  RunComparison(PlannedRun& run, const std::vector<SearchedModel>& models)
+      : run_(run), models_(models), places_matter_(do_places_matter(run.session_config)) {
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      for (std::size_t trial : models[m].trials) trials_.push_back({.trial = trial, .model = m});
+    }
+    std::ranges::sort(trials_);
+  }
+
+  std::vector<ComparedRun> compare(bool is_changed) && {
+    if (!is_changed) runs_.push_back({"as configured", {}, run_.simulate(kQuickOps).wall_s});
+    run_.session.reset();  // its devices
+    for (const ComparedStrategy& each : models_.front().compared) add_named(each.name);
+    if (models_.size() > 1) add_fastest();
+    improve();
+    return std::move(runs_);
+  }
+
+ private:
+  /// Unless there is the same run already.
+  void add(std::string name, Choices choices) {
+    if (std::ranges::count(runs_, choices, &ComparedRun::chosen) > 0) return;
+    runs_.push_back({std::move(name), std::move(choices)});
+    runs_.back().run_s = run_s(runs_.back().chosen);
+  }
+
+  /// All trials with the strategy of this name, if all models have one.
+  void add_named(const std::string& name) {
+    Choices choices = trials_;
+    for (TrialChoice& choice : choices) {
+      const auto& compared = models_[choice.model].compared;
+      const auto found = std::ranges::find(compared, name, &ComparedStrategy::name);
+      if (found == compared.end()) return;
+      choice.strategy = static_cast<std::size_t>(found - compared.begin());
+    }
+    add(name, std::move(choices));
+  }
+
+  /// Each model with its fastest strategy on as many devices.
+  void add_fastest() {
+    for (const auto& [devices, strategy] : models_.front().fastest) {
+      Choices choices = trials_;
+      for (TrialChoice& choice : choices) {
+        const auto found = models_[choice.model].fastest.find(devices);
+        if (found == models_[choice.model].fastest.end()) continue;
+        choice.strategy = found->second;
+      }
+      add(fmt::format("the fastest on {} devices", devices), std::move(choices));
+    }
+  }
+
+  bool has_strategies(const Choices& choices) const {
+    return !choices.empty() && std::ranges::all_of(choices, [&](const TrialChoice& choice) {
+      return models_[choice.model].compared[choice.strategy].strategy.has_value();
+    });
+  }
+
+  /// From the best so far.
+  void improve() {
+    constexpr std::size_t kMostSingleTrials = 8;
+    ComparedRun mix;
+    for (const ComparedRun& each : runs_) {
+      if (!each.run_s || !has_strategies(each.chosen)) continue;
+      if (!mix.run_s || *each.run_s < *mix.run_s) mix = each;
+    }
+    if (!mix.run_s) return;
+    const Choices before = mix.chosen;
+    while (true) {
+      const Choices last = mix.chosen;
+      for (std::size_t m = 0; models_.size() > 1 && m < models_.size(); ++m) {
+        try_all(
+            m, [&](const TrialChoice& choice) { return choice.model == m; }, mix);
+      }
+      for (const TrialChoice& one : trials_) {
+        if (trials_.size() > kMostSingleTrials) break;
+        if (models_.size() > 1 && models_[one.model].trials.size() == 1) continue;  // tried above
+        const auto is_it = [&](const TrialChoice& choice) { return choice.trial == one.trial; };
+        try_all(one.model, is_it, mix);
+      }
+      if (mix.chosen == last) break;
+    }
+    if (mix.chosen != before) add("different strategies", mix.chosen);
+  }
+
+  /// The trials that `is_meant` holds for, with each strategy that may be the best in a mix.
+  template <typename IsMeant>
+  void try_all(std::size_t model, const IsMeant& is_meant, ComparedRun& mix) {
+    constexpr std::size_t kMostSimulated = 64;
+    const int devices = static_cast<int>(run_.session_config.devices.size());
+    for (const auto& [number, strategy] : models_[model].fastest) {
+      const int tracks = models_[model].compared[strategy].strategy->num_tracks();
+      for (int first = 0; first + tracks <= devices; first += tracks) {
+        Choices next = mix.chosen;
+        for (TrialChoice& choice : next) {
+          if (!is_meant(choice)) continue;
+          choice.strategy = strategy;
+          choice.first_device = first;
+        }
+        if (!known_s_.contains(next) && known_s_.size() >= kMostSimulated) return;
+        const auto next_s = run_s(next);
+        if (next_s && *next_s < *mix.run_s * (1 - kNoise)) {
+          mix.chosen = std::move(next);
+          mix.run_s = next_s;
+        }
+        if (!places_matter_) break;
+      }
+    }
+  }
+
+  std::optional<double> run_s(const Choices& choices) {
+    const auto [place, is_new] = known_s_.try_emplace(choices);
+    if (is_new) place->second = simulated_s(choices);
+    return place->second;
+  }
+
+  std::optional<double> simulated_s(const Choices& choices) const {
+    Session session(run_.session_config);
+    try {
+      for (const TrialChoice& choice : choices) {
+        PricedStrategy priced = models_[choice.model].compared[choice.strategy];
+        if (priced.strategy) {
+          priced.strategy = beginning_at(choice.first_device, *std::move(priced.strategy));
+        }
+        session.submit(with_strategy(run_.configs[choice.trial], priced));
+      }
+      return session.simulate(kQuickOps).wall_s;
+    } catch (const ConfigError& error) {
+      // A trial may have fewer groups than lanes.
+      if (error.field != "train.data_parallel") throw;
+      return std::nullopt;
+    } catch (const DoesNotFit&) {
+      return std::nullopt;
+    }
+  }
+
+  PlannedRun& run_;
+  const std::vector<SearchedModel>& models_;
+  const bool places_matter_;
+  Choices trials_;
+  std::map<Choices, std::optional<double>> known_s_;
+  std::vector<ComparedRun> runs_;
+};
+
+}  // namespace
+
+TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced) {
+  trial.train.strategy = priced.strategy;
+  trial.train.data_parallel = priced.data_parallel;
+  trial.checkpoint = {};
+  trial.weights_file.clear();
+  return trial;
+}
+
+StrategyConfig beginning_at(int first, StrategyConfig strategy) {
+  for (LayerPlacement& placement : strategy.place) {
+    for (int& track : placement.tracks) track += first;
+  }
+  return strategy;
+}
+
+std::vector<ComparedRun> compare_runs(PlannedRun& run, const std::vector<SearchedModel>& models,
+                                      bool is_changed) {
+  return RunComparison(run, models).compare(is_changed);
+}
+
+std::size_t shortest_of(const std::vector<ComparedRun>& runs) {
+  const auto time_s = [](const ComparedRun& run) {
+    return run.run_s.value_or(kNever) * (run.chosen.empty() ? 1 - kNoise : 1);
+  };
+  return static_cast<std::size_t>(std::ranges::min_element(runs, {}, time_s) - runs.begin());
+}
+
+}  // namespace spillway

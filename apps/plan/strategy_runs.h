@@ -1,0 +1,58 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/plan/planned_run.h"
+#include "spillway/strategy_search.h"
+
+namespace spillway {
+
+/// A strategy, and how long a step takes with it.
+struct ComparedStrategy : PricedStrategy {
+  std::optional<double> trained_s;  ///< if some steps were trained
+};
+
+/// Trials whose steps cost the same, and strategies for them.
+struct SearchedModel {
+  std::vector<std::size_t> trials;         ///< numbers
+  std::vector<ComparedStrategy> compared;  ///< known and found ones
+  std::map<int, std::size_t> fastest;      ///< of those with a strategy, by number of devices
+  int simulated = 0;                       ///< different strategies that were simulated
+};
+
+/// What a trial has in a run.
+struct TrialChoice {
+  std::size_t trial = 0, model = 0;
+  std::size_t strategy = 0;  ///< of the model
+  int first_device = 0;      ///< of its tracks
+  auto operator<=>(const TrialChoice&) const = default;
+};
+
+/// A run of all trials that fit.
+struct ComparedRun {
+  std::string name;
+  std::vector<TrialChoice> chosen;  ///< empty: the run as configured
+  std::optional<double> run_s;      ///< simulated; nothing: some trial cannot have its strategy
+};
+
+/// The trial with a strategy.
+TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced);
+/// The strategy on the devices from `first` on.
+StrategyConfig beginning_at(int first, StrategyConfig strategy);
+
+/// Simulates the run as configured, unless `is_changed`; with each strategy for all trials; with
+/// the fastest of each model on 2, 4, ... devices; and, beginning with the best of these, with
+/// other strategies for one model or trial at a time as long as the run gets shorter. Where places
+/// matter, because links or devices differ, also on other devices. Frees the session of the run.
+std::vector<ComparedRun> compare_runs(PlannedRun& run, const std::vector<SearchedModel>& models,
+                                      bool is_changed);
+
+/// The shortest of the runs. That as configured is preferred if the times differ by noise.
+std::size_t shortest_of(const std::vector<ComparedRun>& runs);
+
+}  // namespace spillway
