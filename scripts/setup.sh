@@ -14,7 +14,7 @@ readonly torch_wheel_python=3.11
 readonly packages=(
   git g++ cmake ninja-build ccache mold python3 python3-venv python3-pip
   libtbb-dev 'libboost1.81-dev|libboost1.83-dev|libboost1.88-dev|libboost1.90-dev'
-  libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libxxhash-dev
+  libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libxxhash-dev libsodium-dev
   libgtest-dev libbenchmark-dev 'clang-format-14|clang-format'
   'clang-19|clang-18' 'clang-tidy-19|clang-tidy-18' 'libclang-rt-19-dev|libclang-rt-18-dev'
   strace doxygen qemu-user

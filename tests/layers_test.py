@@ -18,6 +18,7 @@ ROOMS = {
     "core/os": "core/base",
     "core/safetensors": "core/base core/spec core/os",
     "core/peers": "core/base",
+    "core/sealing": "core/base core/peers",
     "core/device": "core/base",
     "core/device/cpu": "core/base core/device",
     "core/device/cuda": "core/base core/os core/device core/device/cpu",
@@ -52,7 +53,7 @@ ROOMS = {
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "
                        "trainer/torch trainer/compute",
-    "trainer/c10d": "core/base core/peers scheduler/fleet trainer/config",
+    "trainer/c10d": "core/base core/peers core/sealing scheduler/fleet trainer/config",
     "trainer/planning": "core/base core/spec core/device scheduler/plan scheduler/elastic "
                         "models/base models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "

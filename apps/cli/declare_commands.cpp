@@ -98,8 +98,8 @@ writes the outputs. The data must have the same path here, output_dir must be in
 hosts share, and devices may differ.
 
 Examples:
-  spillway train gpt.yaml hosts.size=2 hosts.endpoint=10.0.0.1:29400
-  spillway join 10.0.0.1:29400 devices='[{memory: 4GiB}]'
+  spillway train gpt.yaml hosts.size=2 hosts.endpoint=10.0.0.1:29400 hosts.token_file=token
+  spillway join 10.0.0.1:29400 hosts.token_file=token devices='[{memory: 4GiB}]'
 
 Exit codes: as for train.)");
 }

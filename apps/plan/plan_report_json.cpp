@@ -117,7 +117,7 @@ Json to_json(const FoundStrategy& found, const ComparedRun& run) {
   for (const TrialChoice& choice : run.chosen) {
     chosen.push_back({{"trial", found.trials[choice.trial]},
                       {"strategy", found.models[choice.model].compared[choice.strategy].name},
-                      {"first_device", choice.first_device}});
+                      {"first_track", choice.first_track}});
   }
   return {{"name", run.name}, {"run_s", or_null(run.run_s)}, {"chosen", std::move(chosen)}};
 }

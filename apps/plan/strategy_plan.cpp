@@ -147,19 +147,20 @@ void search(const Session& session, JobId id, const SearchConfig& config, int de
   if (best.strategy && best.cost) model.fastest[devices] = on_all;
 }
 
-/// The strategies of a run, each with its trials. Those that do not fit get one device.
+/// The strategies of a run, each with its trials. Other trials, such as those that do not fit now
+/// and clones, get one device.
 std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const ComparedRun& run) {
   std::vector<TrialsStrategy> strategies;
   std::map<std::tuple<std::size_t, std::size_t, int>, std::size_t> numbers;
   for (const TrialChoice& choice : run.chosen) {
     const auto& priced = found.models[choice.model].compared[choice.strategy];
     if (!priced.strategy) return {};
-    const auto [place, is_new] = numbers.try_emplace(
-        {choice.model, choice.strategy, choice.first_device}, strategies.size());
-    if (is_new) strategies.push_back({{}, beginning_at(choice.first_device, *priced.strategy)});
+    const auto [place, is_new] =
+        numbers.try_emplace({choice.model, choice.strategy, choice.first_track}, strategies.size());
+    if (is_new) strategies.push_back({{}, beginning_at(choice.first_track, *priced.strategy)});
     strategies[place->second].trials.push_back(found.trials[choice.trial]);
   }
-  if (strategies.size() > 1 && run.chosen.size() < found.trials.size()) {
+  if (strategies.size() > 1 || run.chosen.size() < found.trials.size()) {
     strategies.push_back({{"*"}, {.place = {{.layers = {"*"}}}}});
   }
   return strategies;
@@ -172,12 +173,13 @@ void write(FoundStrategy& found) {
   std::string comment = "Found by spillway plan --search; planned ";
   if (found.runs.empty()) {
     const ComparedStrategy& best = found.best_alone();
+    if (!best.cost) return;
     data_parallel = best.data_parallel;
     if (best.strategy) strategies = {{{"*"}, *best.strategy}};
     comment += fmt::format("step {}", format_seconds(best.cost->step_s));
   } else {
     const ComparedRun& best = found.runs[found.best];
-    if (best.chosen.empty()) return;
+    if (best.chosen.empty() || !best.run_s) return;
     const TrialChoice& first = best.chosen.front();
     data_parallel = found.models[first.model].compared[first.strategy].data_parallel;
     strategies = strategies_of(found, best);

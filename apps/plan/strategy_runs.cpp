@@ -38,7 +38,7 @@ class RunComparison {
     if (!is_changed) runs_.push_back({"as configured", {}, run_.simulate(kQuickOps).wall_s});
     run_.session.reset();  // its devices
     for (const ComparedStrategy& each : models_.front().compared) add_named(each.name);
-    if (models_.size() > 1) add_fastest();
+    add_fastest();
     improve();
     return std::move(runs_);
   }
@@ -63,16 +63,25 @@ class RunComparison {
     add(name, std::move(choices));
   }
 
-  /// Each model with its fastest strategy on as many devices.
+  /// Each model with its fastest strategy on as many devices. Where places matter, also with the
+  /// trials on different devices in turn.
   void add_fastest() {
+    const int all = static_cast<int>(run_.session_config.devices.size());
     for (const auto& [devices, strategy] : models_.front().fastest) {
       Choices choices = trials_;
       for (TrialChoice& choice : choices) {
         const auto found = models_[choice.model].fastest.find(devices);
-        if (found == models_[choice.model].fastest.end()) continue;
+        if (found == models_[choice.model].fastest.end()) return;
         choice.strategy = found->second;
       }
-      add(fmt::format("the fastest on {} devices", devices), std::move(choices));
+      const std::string name = fmt::format("the fastest on {} devices", devices);
+      add(name, choices);
+      const int places = all / devices;
+      if (!places_matter_ || places == 1) continue;
+      for (std::size_t t = 0; t < choices.size(); ++t) {
+        choices[t].first_track = static_cast<int>(t) % places * devices;
+      }
+      add(name + ", in turn", std::move(choices));
     }
   }
 
@@ -92,6 +101,9 @@ class RunComparison {
     }
     if (!mix.run_s) return;
     const Choices before = mix.chosen;
+    // Nobody knows which trials early stopping will keep.
+    const bool may_change_one =
+        trials_.size() <= kMostSingleTrials && !run_.session_config.early_terminate;
     while (true) {
       const Choices last = mix.chosen;
       for (std::size_t m = 0; models_.size() > 1 && m < models_.size(); ++m) {
@@ -99,7 +111,7 @@ class RunComparison {
             m, [&](const TrialChoice& choice) { return choice.model == m; }, mix);
       }
       for (const TrialChoice& one : trials_) {
-        if (trials_.size() > kMostSingleTrials) break;
+        if (!may_change_one) break;
         if (models_.size() > 1 && models_[one.model].trials.size() == 1) continue;  // tried above
         const auto is_it = [&](const TrialChoice& choice) { return choice.trial == one.trial; };
         try_all(one.model, is_it, mix);
@@ -121,7 +133,7 @@ class RunComparison {
         for (TrialChoice& choice : next) {
           if (!is_meant(choice)) continue;
           choice.strategy = strategy;
-          choice.first_device = first;
+          choice.first_track = first;
         }
         if (!known_s_.contains(next) && known_s_.size() >= kMostSimulated) return;
         const auto next_s = run_s(next);
@@ -146,7 +158,7 @@ class RunComparison {
       for (const TrialChoice& choice : choices) {
         PricedStrategy priced = models_[choice.model].compared[choice.strategy];
         if (priced.strategy) {
-          priced.strategy = beginning_at(choice.first_device, *std::move(priced.strategy));
+          priced.strategy = beginning_at(choice.first_track, *std::move(priced.strategy));
         }
         session.submit(with_strategy(run_.configs[choice.trial], priced));
       }

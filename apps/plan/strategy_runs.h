@@ -29,7 +29,7 @@ struct SearchedModel {
 struct TrialChoice {
   std::size_t trial = 0, model = 0;
   std::size_t strategy = 0;  ///< of the model
-  int first_device = 0;      ///< of its tracks
+  int first_track = 0;       ///< its tracks are those from here on
   auto operator<=>(const TrialChoice&) const = default;
 };
 
@@ -42,13 +42,14 @@ struct ComparedRun {
 
 /// The trial with a strategy.
 TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced);
-/// The strategy on the devices from `first` on.
+/// The strategy on the tracks from `first` on.
 StrategyConfig beginning_at(int first, StrategyConfig strategy);
 
-/// Simulates the run as configured, unless `is_changed`; with each strategy for all trials; with
-/// the fastest of each model on 2, 4, ... devices; and, beginning with the best of these, with
-/// other strategies for one model or trial at a time as long as the run gets shorter. Where places
-/// matter, because links or devices differ, also on other devices. Frees the session of the run.
+/// Simulates the run as configured, unless `is_changed`; with each strategy for all trials; and
+/// with the fastest of each model on 1, 2, 4, ... devices. Starting from the best of these, it
+/// changes the strategy of one model at a time, or of one trial if there are at most 8, until no
+/// change makes the run shorter, or 64 runs are simulated. Where places matter, because links or
+/// devices differ, it also tries other tracks. Frees the session of the run.
 std::vector<ComparedRun> compare_runs(PlannedRun& run, const std::vector<SearchedModel>& models,
                                       bool is_changed);
 

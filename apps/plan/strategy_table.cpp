@@ -13,12 +13,14 @@
 namespace spillway {
 namespace {
 
-/// Seconds of a step without a strategy where it is fastest, else with the fastest strategy.
+/// Seconds of a step without a strategy where it is fastest, else with the fastest strategy; 0 if
+/// none fits.
 double reference_s(const SearchedModel& model) {
   const auto rank = [](const PricedStrategy& each) {
     return std::tuple(!each.cost, each.strategy.has_value(), each.cost ? each.cost->step_s : 0);
   };
-  return std::ranges::min_element(model.compared, {}, rank)->cost->step_s;
+  const auto& cost = std::ranges::min_element(model.compared, {}, rank)->cost;
+  return cost ? cost->step_s : 0;
 }
 
 std::string seconds_or_dash(std::optional<double> seconds) {
@@ -75,8 +77,8 @@ void print(std::ostream& out, const FoundStrategy& found, const SearchedModel& m
 bool is_mixed(const ComparedRun& run) {
   return std::ranges::any_of(run.chosen, [&](const TrialChoice& choice) {
     const TrialChoice& first = run.chosen.front();
-    return std::tie(choice.model, choice.strategy, choice.first_device) !=
-           std::tie(first.model, first.strategy, first.first_device);
+    return std::tie(choice.model, choice.strategy, choice.first_track) !=
+           std::tie(first.model, first.strategy, first.first_track);
   });
 }
 
@@ -90,11 +92,11 @@ void print_runs(std::ostream& out, const FoundStrategy& found) {
   const ComparedRun& best = found.runs[found.best];
   if (!is_mixed(best)) return;
   out << "The fastest run has\n\n";
-  Table chosen({"trial", "strategy", "from device"});
+  Table chosen({"trial", "strategy", "first track"});
   for (const TrialChoice& choice : best.chosen) {
     chosen.add({found.trials[choice.trial],
                 found.models[choice.model].compared[choice.strategy].name,
-                std::to_string(choice.first_device)});
+                std::to_string(choice.first_track)});
   }
   chosen.print(out);
   out << "\n";

@@ -19,6 +19,7 @@
 #include "core/base/fold.h"
 
 #include "core/peers/framed_peers.h"
+#include "core/sealing/sealed_pipes.h"
 #include "scheduler/plan/layout.h"
 #include "scheduler/plan/lower.h"
 #include "spillway/ids.h"
@@ -30,8 +31,9 @@
 #include "trainer/runtime/exchange.h"
 
 /// One of several hosts that sum a layer's gradients: as Spillway does, and by Gloo's all-reduce,
-/// in turns. Prints, for each round, the seconds of both; then how many elements differ from the
-/// sum of one process, for both. hosts_exchange PORT NUMBER SIZE MEBIBYTES ROUNDS
+/// in turns. Prints, for each round, the seconds of Spillway, of Spillway with a token, of Gloo;
+/// then how many elements differ from the sum of one process, likewise. hosts_exchange PORT NUMBER
+/// SIZE MEBIBYTES ROUNDS
 namespace spillway {
 namespace {
 
@@ -96,9 +98,11 @@ class Host {
         memory_(plan_->layout.home_bytes),
         home_(memory_.data()),
         own_(subtrees_of(shape_.own_groups(), elements)),
-        peers_(number,
-               connect_by_gloo(rendezvous_, {"exchange", number, size, "127.0.0.1"}, kLimit),
-               listener_) {
+        peers_(number, pipes(rendezvous_, "exchange", number, size), listener_),
+        sealed_peers_(number,
+                      seal_pipes(pipes(rendezvous_, "sealed", number, size), number, "sealed",
+                                 Token("the same on all hosts"), kLimit),
+                      listener_) {
     const auto options = c10d::ProcessGroupGloo::Options::create(kLimit);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
     options->threads = 1;
@@ -114,13 +118,15 @@ class Host {
   void meet() { gloo_->barrier()->wait(); }
 
   /// The exchanges of a layer's sums, with the additions between them.
-  double sum() {
+  double sum(bool is_sealed) {
     write_own();
     meet();
     const auto begin = Clock::now();
     const auto& ops = program().host_ops;
     for (int op = 0; op < static_cast<int>(ops.size()); ++op) {
-      if (ops[at(op)].kind == HostOpKind::exchange && ops[at(op)].index == 0) exchange_all(op);
+      if (ops[at(op)].kind == HostOpKind::exchange && ops[at(op)].index == 0) {
+        exchange_all(op, is_sealed ? sealed_peers_ : peers_);
+      }
       if (ops[at(op)].kind == HostOpKind::add) add(ops[at(op)]);
     }
     return seconds_since(begin);
@@ -146,6 +152,10 @@ class Host {
   const float* reduced() const { return reduced_.data(); }
 
  private:
+  static std::vector<std::unique_ptr<Pipe>> pipes(const Rendezvous& rendezvous, const char* name,
+                                                  int number, int size) {
+    return connect_by_gloo(rendezvous, {name, number, size, "127.0.0.1"}, kLimit);
+  }
   const Program& program() const { return *plan_->programs[StepKind{.train = true}.index()]; }
   float* floats_at(Bytes home) const { return reinterpret_cast<float*>(home_.at(home)); }
 
@@ -167,9 +177,9 @@ class Host {
     });
   }
 
-  void exchange_all(int op) {
+  void exchange_all(int op, Peers& peers) {
     std::promise<bool> ended;
-    exchange(peers_, /*number=*/0,
+    exchange(peers, /*number=*/0,
              {.job = JobId(0), .plan = plan_, .program = &program(), .op = op, .home = &home_},
              [&](bool is_lost) { ended.set_value(is_lost); });
     if (!ended.get_future().get()) return;
@@ -196,7 +206,7 @@ class Host {
   const std::map<int, std::vector<float>> own_;
   std::vector<float> local_, reduced_;
   Listener listener_;
-  FramedPeers peers_;
+  FramedPeers peers_, sealed_peers_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
 };
 
@@ -205,11 +215,15 @@ void run(char** arguments) {
   const int number = std::atoi(arguments[2]), size = std::atoi(arguments[3]);
   const std::size_t elements = std::strtoul(arguments[4], nullptr, 10) << 18;
   Host host(endpoint, number, size, elements);
+  std::size_t different = 0;
   for (int round = 0; round < std::atoi(arguments[5]); ++round) {
-    const double ours = host.sum(), theirs = host.all_reduce();
-    fmt::print("{} {}\n", ours, theirs);
+    const double plain = host.sum(/*is_sealed=*/false);
+    different = host.num_different(host.summed());
+    const double sealed = host.sum(/*is_sealed=*/true), theirs = host.all_reduce();
+    fmt::print("{} {} {}\n", plain, sealed, theirs);
   }
-  fmt::print("{} {}\n", host.num_different(host.summed()), host.num_different(host.reduced()));
+  fmt::print("{} {} {}\n", different, host.num_different(host.summed()),
+             host.num_different(host.reduced()));
   host.meet();
 }
 

@@ -129,20 +129,21 @@ def print_steps(shape, arguments):
 
 def print_exchange(arguments):
     """Of one layer's sums, nothing else running."""
-    tables.print_head([f"{arguments.mebibytes} MiB of sums over hosts", "Spillway, ms", "Gloo, ms",
-                       "ratio", "elements that differ: Spillway", "Gloo"])
+    tables.print_head([f"{arguments.mebibytes} MiB of sums over hosts", "Spillway, ms",
+                       "with a token, ms", "Gloo, ms", "Spillway / Gloo", "with a token / Gloo",
+                       "elements that differ: Spillway", "with a token", "Gloo"])
     for size in arguments.sizes[1:]:
         port = host_processes.free_port()
         text = host_processes.outputs(
             [[f"{arguments.bin}/hosts_exchange", str(port), str(number), str(size),
               str(arguments.mebibytes), str(arguments.exchanges)] for number in range(size)])[0]
         *rounds, different = [line.split() for line in text.splitlines()]
-        pairs = [(float(ours) * 1e3, float(theirs) * 1e3) for ours, theirs in rounds]
+        plain, sealed, gloo = ([float(ms) * 1e3 for ms in column] for column in zip(*rounds))
         elements = arguments.mebibytes << 18
         tables.print_row([
-            str(size), tables.spread([ours for ours, _ in pairs], 0),
-            tables.spread([theirs for _, theirs in pairs], 0),
-            tables.spread([ours / theirs for ours, theirs in pairs], 2),
+            str(size), *(tables.spread(column, 0) for column in (plain, sealed, gloo)),
+            *(tables.spread([ours / theirs for ours, theirs in zip(column, gloo)], 2)
+              for column in (plain, sealed)),
             *(f"{100 * int(number) / elements:.0f} %" for number in different)])
 
 

@@ -53,8 +53,8 @@ inline constexpr std::size_t kMaxHistory = 65'536;
 
 /// The hosts that train the trials of their sessions together: each takes a part of the reduction
 /// groups. Every host has a session with these values and its own number, and gets the same trials
-/// in the same order. Whoever reaches the endpoint or a host's address can disturb the training:
-/// use addresses of a private network.
+/// in the same order. With a token, hosts prove that they have it, and what they send is encrypted:
+/// whoever else reaches their addresses can stop the training, but not read or change it.
 struct HostsConfig {
   int size = 1;          ///< number of hosts; 1: this host is alone
   int number = 0;        ///< of this host, below `size`
@@ -64,6 +64,10 @@ struct HostsConfig {
   int min_size = 1;  ///< fewest hosts that go on when others are lost
   /// Seconds to wait for another host: at the start, at submit(), at the end, for a sign of life.
   double timeout_s = 300;
+  /// File with the secret that all hosts share, at least 32 characters; empty: no token.
+  std::filesystem::path token_file;
+  /// Without a token, hosts may listen at other addresses than those of the machine itself.
+  bool trust_network = false;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   bool several() const { return size > 1; }  ///< whether there are other hosts
   bool operator==(const HostsConfig&) const = default;

@@ -32,6 +32,13 @@ SessionConfig read_session(const YamlNode& tree, Findings& findings) {
   return read(tree, findings, visit).session;
 }
 
+HostsConfig read_hosts(const YamlNode& tree, Findings& findings) {
+  const auto visit = [](RunConfig& config, YamlReader& root, YamlSchema&) {
+    root.section("hosts", [&](YamlReader& v) { visit_hosts(config.session.hosts, v); });
+  };
+  return read(tree, findings, visit).session.hosts;
+}
+
 Training read_training(const YamlNode& tree, Findings& findings) {
   const auto visit = [](RunConfig& config, YamlReader& root, YamlSchema&) {
     visit_seed(config.train, root);

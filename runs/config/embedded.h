@@ -14,6 +14,9 @@ namespace spillway {
 /// `sweep` of a document that has no other keys. Adds problems to `findings`.
 SessionConfig read_session(const YamlNode& tree, Findings& findings);
 
+/// Likewise `hosts` alone.
+HostsConfig read_hosts(const YamlNode& tree, Findings& findings);
+
 /// How a trial trains: `seed`, `train`, `scheduling.order` and `checkpoint`, likewise.
 struct Training {
   TrainConfig train{.virtual_nodes = 0};

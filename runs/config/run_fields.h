@@ -229,6 +229,17 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "timeout_s", hosts.timeout_s, NumberRange{.min = 0, .above_min = true},
       "Seconds for which a host waits for another one: at the start, at the end, and for a sign of "
       "life meanwhile.");
+  if (v.shows(!hosts.token_file.empty())) {
+    v.field(
+        "token_file", hosts.token_file, kAny,
+        "A file with a secret, the same on all hosts: they prove that they have it, and what "
+        "they send is encrypted. Required where hosts listen at other addresses than 127.0.0.1, "
+        "unless you trust the network.");
+  }
+  v.field(
+      "trust_network", hosts.trust_network, kAny,
+      "Without a token, also listen at other addresses than 127.0.0.1. Whoever reaches them can "
+      "read the training and change it.");
 }
 
 /// All sections but the sweep.

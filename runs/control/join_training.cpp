@@ -6,6 +6,7 @@
 #include <ostream>
 #include <utility>
 
+#include "runs/config/embedded.h"
 #include "runs/folder/prepare.h"
 #include "trainer/c10d/invitation.h"
 
@@ -39,17 +40,30 @@ void train(Session& session, const std::function<bool()>& wants_stop) {
   session.finish();
 }
 
+/// What this host knows before it is invited. Throws ConfigErrors.
+HostsConfig own_hosts(const std::vector<std::string>& overrides) {
+  YamlNode tree{.kind = YamlNode::Kind::map};
+  for (const std::string& text : overrides) {
+    if (text.starts_with("hosts.") || text.starts_with("hosts=")) apply_override(tree, text);
+  }
+  Findings findings;
+  const HostsConfig hosts = read_hosts(tree, findings);
+  findings.throw_if_any();
+  return hosts;
+}
+
 }  // namespace
 
 std::vector<Trial> invited_trials(const std::string& endpoint,
                                   const std::vector<std::string>& overrides) {
-  const double timeout_s = HostsConfig().timeout_s;
   std::vector<std::string> all{"hosts.endpoint=" + endpoint};
   all.insert(all.end(), overrides.begin(), overrides.end());
+  const HostsConfig own = own_hosts(all);
   Findings findings;
-  auto trials = trials_of_document(invitation_at(endpoint, timeout_s), all, findings);
+  auto trials = trials_of_document(invitation_at(own), all, findings);
   findings.throw_if_any();
-  trials.front().config.session.hosts.number = take_host_number(endpoint, timeout_s);
+  trials.front().config.session.hosts.number = take_host_number(own);
+  trials.front().config.session.hosts.trust_network = own.trust_network;
   return trials;
 }
 

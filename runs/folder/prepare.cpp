@@ -185,6 +185,7 @@ std::string invitation_of(RunConfig config) {
   config = from_anywhere(std::move(config));
   config.output_dir = fs::absolute(config.output_dir).string();
   config.session.hosts.address.clear();
+  config.session.hosts.token_file.clear();  // each host has read it already
   return to_yaml(config);
 }
 
@@ -195,6 +196,8 @@ RunConfig from_anywhere(RunConfig config) {
   config.data_root = here / config.data_root;
   if (!config.session.offload_path.empty())
     config.session.offload_path = here / config.session.offload_path;
+  if (!config.session.hosts.token_file.empty())
+    config.session.hosts.token_file = here / config.session.hosts.token_file;
   return config;
 }
 

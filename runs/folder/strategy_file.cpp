@@ -117,7 +117,7 @@ StrategyConfig read_strategy(const std::filesystem::path& file, const std::strin
   const std::vector<TrialsStrategy> all = read(file);
   const auto found = std::ranges::find_if(all, [&](const TrialsStrategy& each) {
     return std::ranges::any_of(each.trials, [&](const std::string& pattern) {
-      return fnmatch(pattern.c_str(), trial.c_str(), 0) == 0;
+      return pattern == trial || fnmatch(pattern.c_str(), trial.c_str(), 0) == 0;
     });
   });
   if (found != all.end()) return found->strategy;

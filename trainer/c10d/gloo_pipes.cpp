@@ -92,8 +92,7 @@ void refuse_tls() {
   if (transport == nullptr || std::string_view(transport) != "TCP_TLS") return;
   throw Error(
       "the environment has GLOO_DEVICE_TRANSPORT=TCP_TLS, but Gloo in PyTorch 2.11 then sends "
-      "plain "
-      "text all the same; unset it, and use a private network");
+      "plain text all the same; unset it, and set hosts.token_file");
 }
 
 Group form(const Rendezvous& rendezvous, const HostGroup& group, std::chrono::milliseconds limit) {

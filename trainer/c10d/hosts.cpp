@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/config_check.h"
+#include "core/sealing/sealed_pipes.h"
 #include "spillway/error.h"
 #include "trainer/c10d/gloo_pipes.h"
 #include "trainer/c10d/invitation.h"
@@ -68,10 +69,39 @@ std::string address_towards(const Endpoint& endpoint) {
   }
 }
 
-/// Whether torchrun, which has started this host, has opened a store at the endpoint.
+/// Whether a name or address means this machine alone, or means nothing, which others report.
+bool is_loopback(const std::string& host) {
+  using boost::asio::ip::udp;
+  boost::asio::io_context context;
+  boost::system::error_code error;
+  const auto found = udp::resolver(context).resolve(host, "", error);
+  return error || std::ranges::all_of(found, [](const auto& entry) {
+           return entry.endpoint().address().is_loopback();
+         });
+}
+
+std::optional<Token> token_of(const HostsConfig& config) {
+  if (config.token_file.empty()) return std::nullopt;
+  return read_token(config.token_file);
+}
+
+/// Whether torchrun, which has started this host, has opened a store at the endpoint, and at all
+/// other addresses of its machine.
 bool has_store_of_torchrun() {
   const char* const says = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   return says != nullptr && std::string_view(says) == "True";
+}
+
+/// Throws ConfigError (`hosts.token_file`).
+void require_trust(const HostsConfig& config, const std::string& host) {
+  if (!config.token_file.empty() || config.trust_network) return;
+  if (is_loopback(host) && !has_store_of_torchrun()) return;
+  throw ConfigError(
+      "hosts.token_file", 0,
+      fmt::format("is empty, and whoever reaches {} could read the training and change it; write a "
+                  "secret to a file ((umask 077; openssl rand -hex 32 > token)), copy it to all "
+                  "hosts and name it here, or set hosts.trust_network: true in a private network",
+                  host));
 }
 
 /// Runs calls of the store. `endpoint`: for the message if it does not answer.
@@ -92,17 +122,6 @@ auto ask_store(const std::string& endpoint, const Work& work) {
 
 /// What hosts read that do not know the meeting.
 constexpr const char *kInvitation = "spillway/invitation", *kNumbers = "spillway/numbers";
-
-/// Waits until the store has the key. `give_up`: called meanwhile; throws if it is no use to wait.
-template <typename GiveUp>
-std::string wait_for(c10d::Store& store, const std::string& key, const GiveUp& give_up) {
-  constexpr milliseconds kInterval(10);
-  while (!store.check({key})) {
-    give_up();
-    std::this_thread::sleep_for(kInterval);
-  }
-  return store.get_to_str(key);
-}
 
 /// Messages: this host is done; this host lives; its jobs rest, as the text behind says.
 constexpr std::byte kParting{1}, kAlive{2}, kWord{3};
@@ -142,26 +161,27 @@ constexpr const char* kRestart = "start all hosts again with resume: auto";
 
 }  // namespace
 
-std::string invitation_at(const std::string& endpoint, double timeout_s) {
-  const HostsConfig config{.endpoint = endpoint, .timeout_s = timeout_s};
+std::string invitation_at(const HostsConfig& config) {
   require_valid(config);
-  const auto rendezvous = Rendezvous::join(*endpoint_of(endpoint), limit_of(config));
+  const Endpoint endpoint = *endpoint_of(config.endpoint);
+  require_trust(config, endpoint.host);
+  const auto token = token_of(config);
+  const auto rendezvous = Rendezvous::join(endpoint, limit_of(config));
   const auto end = std::chrono::steady_clock::now() + limit_of(config);
-  return ask_store(endpoint, [&] {
-    return wait_for(*rendezvous.store(), kInvitation, [&] {
+  return ask_store(config.endpoint, [&] {
+    return Board(rendezvous, token).wait_for(kInvitation, [&] {
       if (std::chrono::steady_clock::now() < end) return;
       throw Error(
           fmt::format("{} is no endpoint of host 0, or host 0 does not invite others; "
                       "start it with hosts.size and hosts.endpoint",
-                      endpoint));
+                      config.endpoint));
     });
   });
 }
 
-int take_host_number(const std::string& endpoint, double timeout_s) {
-  const HostsConfig config{.endpoint = endpoint, .timeout_s = timeout_s};
-  const auto rendezvous = Rendezvous::join(*endpoint_of(endpoint), limit_of(config));
-  return ask_store(endpoint,
+int take_host_number(const HostsConfig& config) {
+  const auto rendezvous = Rendezvous::join(*endpoint_of(config.endpoint), limit_of(config));
+  return ask_store(config.endpoint,
                    [&] { return static_cast<int>(rendezvous.store()->add(kNumbers, 1)); });
 }
 
@@ -172,18 +192,22 @@ Hosts::Hosts(const HostsConfig& config)
   require_valid(config);
   const Endpoint endpoint = *endpoint_of(config.endpoint);
   const milliseconds limit = limit_of(config);
+  const std::string address = config.address.empty() ? address_towards(endpoint) : config.address;
+  require_trust(config, endpoint.host);
+  require_trust(config, address);
+  const std::optional<Token> token = token_of(config);
   const bool opens = config.number == 0 && !has_store_of_torchrun();
   rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, limit));
+  board_.emplace(*rendezvous_, token);
   ask_store(config.endpoint, [&] {
-    if (config.number == 0) rendezvous_->store()->set(kInvitation, config.invitation);
-    prefix_ = "spillway/" + name_of_meeting(*rendezvous_, config.number, config.size, limit) + "/";
+    if (config.number == 0) board_->write(kInvitation, config.invitation);
+    prefix_ = fmt::format("spillway/{}/",
+                          name_of_meeting(*rendezvous_, token, config.number, config.size, limit));
   });
   const HostGroup group{
-      .name = prefix_ + "hosts",
-      .number = config.number,
-      .size = config.size,
-      .address = config.address.empty() ? address_towards(endpoint) : config.address};
+      .name = prefix_ + "hosts", .number = config.number, .size = config.size, .address = address};
   auto pipes = connect_by_gloo(*rendezvous_, group, limit);
+  if (token) pipes = seal_pipes(std::move(pipes), config.number, group.name, *token, limit);
   {
     const MutexLock lock(mutex_);
     std::ranges::fill(last_heard_, Clock::now());
@@ -200,7 +224,7 @@ Hosts::~Hosts() {
 }
 
 void Hosts::tell(const std::string& name, const std::string& value) {
-  ask_store(config_.endpoint, [&] { rendezvous_->store()->set(prefix_ + name, value); });
+  ask_store(config_.endpoint, [&] { board_->write(prefix_ + name, value); });
 }
 
 std::string Hosts::hear(const std::string& name, int from) {
@@ -214,8 +238,7 @@ std::string Hosts::hear(const std::string& name, int from) {
         "hosts.timeout_s",
         from, config_.timeout_s));
   };
-  return ask_store(config_.endpoint,
-                   [&] { return wait_for(*rendezvous_->store(), prefix_ + name, give_up); });
+  return ask_store(config_.endpoint, [&] { return board_->wait_for(prefix_ + name, give_up); });
 }
 
 void Hosts::attach(HostsObserver& observer) {

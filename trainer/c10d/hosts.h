@@ -15,6 +15,7 @@
 #include "core/peers/framed_peers.h"
 #include "scheduler/fleet/fleet.h"
 #include "spillway/session_config.h"
+#include "trainer/c10d/board.h"
 #include "trainer/c10d/rendezvous.h"
 
 namespace spillway {
@@ -96,6 +97,7 @@ class Hosts final : private PeersListener {
   HostsObserver* observer_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
   std::optional<RestingJobs> detached_ SPILLWAY_GUARDED_BY(mutex_);  ///< after the first run
   std::optional<Rendezvous> rendezvous_;
+  std::optional<Board> board_;
   std::string prefix_;  ///< of this meeting's keys
   Mutex abandoning_;
   std::unique_ptr<FramedPeers> peers_;

@@ -6,9 +6,9 @@
 #include <random>
 #include <set>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "spillway/error.h"
+#include "trainer/c10d/board.h"
 
 namespace spillway {
 namespace {
@@ -16,7 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kInterval(10);
 constexpr const char* kName = "spillway/meeting";
 
 std::string drawn_name() {
@@ -25,20 +24,6 @@ std::string drawn_name() {
   const unsigned low = device();
   return fmt::format("{:08x}{:08x}", high, low);
 }
-
-/// Keys of a store, with texts.
-class Board {
- public:
-  explicit Board(const Rendezvous& rendezvous) : store_(*rendezvous.store()) {}
-  void write(const std::string& key, const std::string& text) { store_.set(key, text); }
-  /// Empty if nobody has written it.
-  std::string read(const std::string& key) {
-    return store_.check({key}) ? store_.get_to_str(key) : "";
-  }
-
- private:
-  c10d::Store& store_;
-};
 
 std::string key_of(const std::string& name, const char* what, int host) {
   return fmt::format("spillway/{}/{}/{}", name, what, host);
@@ -53,15 +38,15 @@ std::string name_meeting(Board& board, int size, Clock::time_point end, const au
   for (;;) {
     const bool is_late = Clock::now() > end;
     std::erase_if(missing, [&](int host) {
-      const std::string seen = board.read(key_of(name, "here", host));
-      if (!seen.empty()) board.write(key_of(name, "welcome", host), seen);
-      return !seen.empty();
+      const auto seen = board.read(key_of(name, "here", host));
+      if (seen) board.write(key_of(name, "welcome", host), *seen);
+      return seen.has_value();
     });
     if (missing.empty()) return name;
     if (is_late) {
       throw too_late(fmt::format("host {} has not arrived", fmt::join(missing, " and host ")));
     }
-    std::this_thread::sleep_for(kInterval);
+    std::this_thread::sleep_for(Board::kInterval);
   }
 }
 
@@ -74,8 +59,8 @@ std::string join_meeting(Board& board, int number, Clock::time_point end, const 
       throw too_late(name.empty() ? "host 0 has not arrived"
                                   : fmt::format("host 0 has not answered host {}", number));
     }
-    std::this_thread::sleep_for(kInterval);
-    const std::string now = board.read(kName);
+    std::this_thread::sleep_for(Board::kInterval);
+    const std::string now = board.read(kName).value_or("");
     if (now == name) continue;
     name = now;
     board.write(key_of(name, "here", number), own);
@@ -85,9 +70,9 @@ std::string join_meeting(Board& board, int number, Clock::time_point end, const 
 
 }  // namespace
 
-std::string name_of_meeting(const Rendezvous& rendezvous, int number, int size,
-                            milliseconds limit) {
-  Board board(rendezvous);
+std::string name_of_meeting(const Rendezvous& rendezvous, const std::optional<Token>& token,
+                            int number, int size, milliseconds limit) {
+  Board board(rendezvous, token);
   const auto too_late = [&](const std::string& who) {
     return Error(
         fmt::format("{} at {}:{} within {:g} s; check that all have started, with different "

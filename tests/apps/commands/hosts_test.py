@@ -176,6 +176,63 @@ class Plans(Hosts):
         self.assertFalse((self.folder / "runs").exists())
 
 
+class Tokens(Hosts):
+    def token(self, name, secret="0123456789abcdef" * 4):
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(secret + "\n")
+        return f"hosts.token_file={path}"
+
+    def test_change_no_bit(self):
+        # Each host has a copy.
+        own = [[self.token(f"token{number}")] for number in range(3)]
+        self.assertEqual(self.results(self.begin(GPT, 3, own=own)), self.alone(GPT))
+
+    def test_are_needed_to_join(self):
+        endpoint, token = free_endpoint(), self.token("token")
+        first = self.start("train", self.write(GPT), "--json", f"output_dir={self.folder / 'run'}",
+                           "hosts.size=2", f"hosts.endpoint={endpoint}", token)
+        for own, reason in (([], "has a token, and this one has none"),
+                            ([self.token("other", "x" * 64)], "has another token")):
+            log = self.logs_of_failed([self.start("join", endpoint, *own)])[0]
+            self.assertIn(f"hosts.token_file: differs: a host at {endpoint} {reason}; give all hosts the same "
+                          "file", log)
+        # Host 0 waits for the right one.
+        joined = self.start("join", endpoint, self.token("copy"))
+        self.assertEqual(self.results([first, joined]), self.alone(GPT))
+
+    def test_are_the_same_on_all_hosts(self):
+        token, other = self.token("token"), self.token("other", "x" * 64)
+        for own, reason in (([[token], []], "has a token, and this one has none"),
+                            ([[token], [other]], "has another token"),
+                            ([[], [token]], "has no token")):
+            hosts = self.begin(GPT, 2, own=own)
+            self.assertIn(reason, self.logs_of_failed(hosts[1:])[0])
+            hosts[0].kill()
+
+    def test_must_be_secret(self):
+        token = self.folder / "token"
+        token.write_text("x" * 64)
+        token.chmod(0o644)
+        log = self.logs_of_failed([self.start("train", self.write(GPT), "hosts.size=2",
+                                              "hosts.endpoint=127.0.0.1:1",
+                                              f"hosts.token_file={token}")])[0]
+        self.assertIn(f"hosts.token_file: is {token}, which other users may open; run: chmod 600",
+                      log)
+
+    def test_are_required_in_a_network(self):
+        endpoint = free_endpoint().replace("127.0.0.1", "0.0.0.0")
+        for command in (["train", self.write(GPT), "hosts.size=2", f"hosts.endpoint={endpoint}"],
+                        ["join", endpoint]):
+            log = self.logs_of_failed([self.start(*command)])[0]
+            self.assertIn("hosts.token_file: is empty, and whoever reaches 0.0.0.0 could read the "
+                          "training and change it", log)
+        first = self.start("train", self.write(GPT), "--json", f"output_dir={self.folder / 'run'}",
+                           "hosts.size=2", f"hosts.endpoint={endpoint}", "hosts.trust_network=true")
+        joined = self.start("join", endpoint, "hosts.trust_network=true")
+        self.assertEqual(self.results([first, joined]), self.alone(GPT))
+
+
 class Failures(Hosts):
     LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
             "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],

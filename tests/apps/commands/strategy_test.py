@@ -120,19 +120,32 @@ class StrategyTest(unittest.TestCase):
         self.assertEqual([(each["trial"], each["strategy"]) for each in one["chosen"]],
                          [("small", one["name"]), ("num_hidden_layers=1", one["name"])])
 
-    def test_finds_other_devices_for_each_trial(self):
+    def test_finds_devices_for_each_trial(self):
         # Both pairs of devices are far from each other.
         islands = ("links=[{between: [0, 1], rate: 400MB/s}, {between: [2, 3], rate: 400MB/s}, "
-                   "{between: [0, 1, 2, 3], rate: 2MB/s, shared: true}]")
+                   "{between: [0, 1, 2, 3], rate: 400kB/s, shared: true}]")
         two_trials = "sweep={parameters: {train.learning_rate: {values: [1e-3, 2e-3]}}}"
         file = self.folder / "found.yaml"
         found = json.loads(finish(
             [PROGRAM, "plan", str(ROOT / "examples/four_devices.yaml"), f"data.path={self.text}",
              islands, two_trials, "--search", str(file), "--proposals", "100", "--json"]))["search"]
-        self.assertEqual(found["best"]["name"], "different strategies")
-        devices = [each["first_device"] for each in found["best"]["chosen"]]
-        self.assertEqual(sorted(devices), [0, 2], found["best"])
+        first = [each["first_track"] for each in found["best"]["chosen"]]
+        self.assertEqual(sorted(first), [0, 2], found["runs"])
         self.assertRegex(file.read_text(), r"tracks: \[[23]")
+
+    def test_leaves_out_trials_that_do_not_fit(self):
+        file = self.folder / "found.yaml"
+        large = ("sweep={trials: [{train.learning_rate: 2e-3}, {model.hidden_size: 8192, "
+                 "model.num_hidden_layers: 1}]}")
+        command = self.search_on_four("found.yaml", large, "host_memory=64MiB", "--json")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual([trial["fits"] for trial in found["trials"]], [True, True, False])
+        self.assertEqual([model["trials"] for model in found["search"]["models"]],
+                         [["small", "learning_rate=2e-3"]])
+        if found["search"]["overrides"][1:]:
+            self.assertIn('trials: ["*"]', file.read_text())
 
     def test_has_strategies_for_several_trials(self):
         path = self.folder / "several.yaml"

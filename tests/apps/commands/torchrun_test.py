@@ -39,6 +39,14 @@ def descendants(pid):
     return [pid, *(found for child in children for found in descendants(int(child)))]
 
 
+def write_token(folder):
+    """The override that names it. torchrun's hosts listen at the address of this machine."""
+    path = pathlib.Path(folder) / "token"
+    path.touch(mode=0o600)
+    path.write_text("0123456789abcdef" * 4)
+    return f"hosts.token_file={path}"
+
+
 class Machine:
     """A machine of a group: an agent of torchrun and the host that it starts."""
 
@@ -78,12 +86,13 @@ class UnderTorchrun(unittest.TestCase):
         small_run.finish(alone.train_command(STEPS))
         self.expected = alone.weights()
         self.machines = []
+        self.token = write_token(folder.name)
         self.addCleanup(lambda: [machine.kill() for machine in self.machines])
         self.endpoint = small_run.free_endpoint()
 
     def start(self, most, *overrides, keeps_store):
-        self.machines.append(
-            Machine(self.endpoint, self.run_folder, most, *overrides, keeps_store=keeps_store))
+        self.machines.append(Machine(self.endpoint, self.run_folder, most, self.token, *overrides,
+                                     keeps_store=keeps_store))
         return self.machines[-1]
 
     def wait_for_steps(self, machine, number):

@@ -70,7 +70,7 @@ std::vector<std::string> names_of_meeting(const Rendezvous& rendezvous, int size
   for (int host = size - 1; host >= 0; --host) {  // host 0 comes last
     coming.push_back(std::async(std::launch::async, [&, host] {
       const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
-      return name_of_meeting(joined, host, size, kLong);
+      return name_of_meeting(joined, std::nullopt, host, size, kLong);
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -89,7 +89,7 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
     EXPECT_TRUE(seen.insert(names.front()).second);
   }
   const auto too_late = [&](int number) {
-    return thrown<Error>([&] { name_of_meeting(rendezvous, number, 2, kShort); });
+    return thrown<Error>([&] { name_of_meeting(rendezvous, std::nullopt, number, 2, kShort); });
   };
   EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not arrived at 127.0.0.1:");
   EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not answered host 1 at 127.0.0.1:");

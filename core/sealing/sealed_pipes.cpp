@@ -1,0 +1,193 @@
+#include "core/sealing/sealed_pipes.h"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/base/mutex.h"
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t kPart = 256 << 10;
+constexpr std::size_t kTag = crypto_aead_chacha20poly1305_ietf_ABYTES;
+
+const unsigned char* data_of(std::span<const std::byte> bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+unsigned char* data_of(std::span<std::byte> bytes) {
+  return reinterpret_cast<unsigned char*>(bytes.data());
+}
+
+/// One way through a pipe.
+class Way {
+ public:
+  explicit Way(const Key& key) : key_(key) {}
+
+  /// The next part, sealed; valid until the next call.
+  std::span<const std::byte> seal(std::span<const std::byte> part) {
+    sealed_.resize(part.size() + kTag);
+    const Nonce nonce = next_nonce();
+    crypto_aead_chacha20poly1305_ietf_encrypt(data_of(std::span(sealed_)), nullptr, data_of(part),
+                                              part.size(), nullptr, 0, nullptr, nonce.data(),
+                                              key_.data());
+    return sealed_;
+  }
+  /// Room for the next part, sealed.
+  std::span<std::byte> room(std::size_t size) {
+    sealed_.resize(size + kTag);
+    return sealed_;
+  }
+  /// The part that lies in the room. False: it is not the next one of the other end.
+  bool unseal(std::span<std::byte> part) {
+    const Nonce nonce = next_nonce();
+    return crypto_aead_chacha20poly1305_ietf_decrypt(
+               data_of(part), nullptr, nullptr, data_of(std::span<const std::byte>(sealed_)),
+               sealed_.size(), nullptr, 0, nonce.data(), key_.data()) == 0;
+  }
+
+ private:
+  using Nonce = std::array<unsigned char, crypto_aead_chacha20poly1305_ietf_NPUBBYTES>;
+  Nonce next_nonce() {
+    Nonce nonce{};
+    std::memcpy(nonce.data(), &parts_, sizeof parts_);
+    ++parts_;
+    return nonce;
+  }
+
+  const Key key_;
+  std::uint64_t parts_ = 0;
+  std::vector<std::byte> sealed_;
+};
+
+class SealedPipe final : public Pipe {
+ public:
+  SealedPipe(std::shared_ptr<Pipe> pipe, const Key& writing, const Key& reading)
+      : pipe_(std::move(pipe)), writing_(writing), reading_(reading) {}
+
+  void write(std::span<const std::byte> bytes) override {
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size()))) {
+      pipe_->write(writing_.seal(bytes.first(std::min(kPart, bytes.size()))));
+    }
+  }
+  void read(std::span<std::byte> bytes) override {
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size()))) {
+      const auto part = bytes.first(std::min(kPart, bytes.size()));
+      pipe_->read(reading_.room(part.size()));
+      if (!reading_.unseal(part)) throw PipeBroken("damaged or foreign bytes");
+    }
+  }
+  void close() override { pipe_->close(); }
+
+ private:
+  const std::shared_ptr<Pipe> pipe_;
+  Way writing_, reading_;
+};
+
+/// The host with the lower number writes first, because a write may wait for the read.
+void exchange(Pipe& pipe, bool is_first, std::span<const std::byte> own,
+              std::span<std::byte> other) {
+  if (is_first) pipe.write(own);
+  pipe.read(other);
+  if (!is_first) pipe.write(own);
+}
+
+/// What this host tells others and knows of them.
+struct Member {
+  int number = 0;
+  const std::string& group;
+  const Token& token;
+};
+
+/// Throws PipeBroken.
+std::unique_ptr<Pipe> sealed(const std::shared_ptr<Pipe>& pipe, const Member& self, int peer) {
+  using Salt = std::array<std::byte, 32>;
+  const bool is_first = self.number < peer;
+  Salt own, other;
+  randombytes_buf(own.data(), own.size());
+  exchange(*pipe, is_first, own, other);
+  const auto key = [&](int from, int to) {
+    std::string purpose =
+        fmt::format("pipe from {} to {} of {} {}: ", from, to, self.group.size(), self.group);
+    for (const Salt* salt : {is_first ? &own : &other, is_first ? &other : &own}) {
+      purpose.append(reinterpret_cast<const char*>(salt->data()), salt->size());
+    }
+    return self.token.key(purpose);
+  };
+  auto made = std::make_unique<SealedPipe>(pipe, key(self.number, peer), key(peer, self.number));
+  std::byte proof{}, other_proof{};  // any byte: it is read if the other end has the key
+  exchange(*made, is_first, std::span(&proof, 1), std::span(&other_proof, 1));
+  return made;
+}
+
+/// Closes the pipes when the time is over, unless stop() comes first.
+class Deadline {
+ public:
+  Deadline(const std::vector<std::shared_ptr<Pipe>>& pipes, std::chrono::milliseconds limit)
+      : thread_([this, pipes,
+                 end = std::chrono::steady_clock::now() + limit](const std::stop_token& stop) {
+          const MutexLock lock(mutex_);
+          const auto never = [] { return false; };
+          never_.wait_until(mutex_, stop, end, never);
+          if (stop.stop_requested()) return;
+          is_over_ = true;
+          for (const auto& pipe : pipes) {
+            if (pipe) pipe->close();
+          }
+        }) {}
+  /// False if the time is over.
+  bool stop() {
+    thread_ = {};
+    const MutexLock lock(mutex_);
+    return !is_over_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar never_;
+  bool is_over_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  std::jthread thread_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Pipe>> seal_pipes(std::vector<std::unique_ptr<Pipe>> pipes, int number,
+                                              const std::string& group, const Token& token,
+                                              std::chrono::milliseconds limit) {
+  const std::vector<std::shared_ptr<Pipe>> open{std::make_move_iterator(pipes.begin()),
+                                                std::make_move_iterator(pipes.end())};
+  const auto refuse = [&](std::size_t peer, const std::string& why) {
+    throw Error(fmt::format(
+        "host {} has not proved that it has the token of hosts.token_file ({}); its own "
+        "output says why, or somebody else listens in its place",
+        peer, why));
+  };
+  Deadline deadline(open, limit);
+  const Member self{number, group, token};
+  std::size_t last = 0;
+  // In the order of pairs of numbers, the same on all hosts, so that none waits in a circle.
+  for (std::size_t peer = 0; peer < open.size(); ++peer) {
+    if (!open[peer]) continue;
+    last = peer;
+    try {
+      pipes[peer] = sealed(open[peer], self, static_cast<int>(peer));
+    } catch (const PipeBroken& broken) {
+      const bool in_time = deadline.stop();
+      refuse(peer, in_time ? broken.what() : "too late");
+    }
+  }
+  if (!deadline.stop()) refuse(last, "too late");
+  return pipes;
+}
+
+}  // namespace spillway

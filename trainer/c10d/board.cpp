@@ -1,0 +1,36 @@
+#include "trainer/c10d/board.h"
+
+#include <fmt/format.h>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "core/sealing/sealed_text.h"
+#include "spillway/error.h"
+
+namespace spillway {
+
+Board::Board(const Rendezvous& rendezvous, const std::optional<Token>& token)
+    : rendezvous_(rendezvous) {
+  if (token) key_ = token->key("board");
+}
+
+void Board::write(const std::string& name, const std::string& text) {
+  rendezvous_.store()->set(name, key_ ? seal(*key_, name, text) : text);
+}
+
+std::optional<std::string> Board::read(const std::string& name) {
+  c10d::Store& store = *rendezvous_.store();
+  if (!store.check({name})) return std::nullopt;
+  const std::string text = store.get_to_str(name);
+  if (!key_ && !is_sealed(text)) return text;
+  if (auto unsealed = key_ ? unseal(*key_, name, text) : std::nullopt) return unsealed;
+  const auto& [host, port] = rendezvous_.endpoint();
+  const char* const theirs = !key_             ? "a token, and this one has none"
+                             : is_sealed(text) ? "another token"
+                                               : "no token";
+  throw ConfigError("hosts.token_file", 0,
+                    fmt::format("differs: a host at {}:{} has {}; give all hosts the same file",
+                                host, port, theirs));
+}
+
+}  // namespace spillway

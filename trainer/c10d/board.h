@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/sealing/token.h"
+#include "trainer/c10d/rendezvous.h"
+
+namespace spillway {
+
+/// Texts that hosts write for each other under names, in the store of a rendezvous. With a token
+/// they are sealed. Throws std::exception if the store does not answer.
+class Board {
+ public:
+  /// The rendezvous outlives the board.
+  Board(const Rendezvous& rendezvous, const std::optional<Token>& token);
+
+  void write(const std::string& name, const std::string& text);
+  /// Nothing if nobody has written it. Throws Error if a host with another token has, or one
+  /// without.
+  std::optional<std::string> read(const std::string& name);
+  /// Waits until somebody has written it. `give_up`: called meanwhile; throws if it is no use to
+  /// wait.
+  template <typename GiveUp>
+  std::string wait_for(const std::string& name, const GiveUp& give_up) {
+    for (;;) {
+      if (auto text = read(name)) return *std::move(text);
+      give_up();
+      std::this_thread::sleep_for(kInterval);
+    }
+  }
+
+  static constexpr std::chrono::milliseconds kInterval{10};  ///< between two looks
+
+ private:
+  const Rendezvous& rendezvous_;
+  std::optional<Key> key_;
+};
+
+}  // namespace spillway
