@@ -4,7 +4,7 @@
 # GPTs. Prints Markdown tables, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
 # Fails if any check fails. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
 # Python, and without one nothing is trained; what the system lacks of Boost 1.81, fmt, GoogleTest,
-# nlohmann_json, SQLite and xxHash (and of CLI11, TBB and yaml-cpp, to train) is looked for in
+# nlohmann_json, SQLite, xxHash and libsodium (and of CLI11, TBB and yaml-cpp, to train) is looked for in
 # SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it: for example Debian
 # packages downloaded on another machine by apt-get download, unpacked there by dpkg -x. The Python
 # package is tested if SPILLWAY_PACKAGE_PYTHON is a Python that has it.

@@ -74,7 +74,8 @@ class RunComparison {
         if (found == models_[choice.model].fastest.end()) return;
         choice.strategy = found->second;
       }
-      const std::string name = fmt::format("the fastest on {} devices", devices);
+      const std::string name = devices == 1 ? std::string("one device each")
+                                            : fmt::format("the fastest on {} devices", devices);
       add(name, choices);
       const int places = all / devices;
       if (!places_matter_ || places == 1) continue;
@@ -91,24 +92,31 @@ class RunComparison {
     });
   }
 
-  /// From the best so far.
+  /// From the best runs so far.
   void improve() {
-    constexpr std::size_t kMostSingleTrials = 8;
-    ComparedRun mix;
+    constexpr std::size_t kStarts = 3;
+    std::vector<ComparedRun> starts;
     for (const ComparedRun& each : runs_) {
-      if (!each.run_s || !has_strategies(each.chosen)) continue;
-      if (!mix.run_s || *each.run_s < *mix.run_s) mix = each;
+      if (each.run_s && has_strategies(each.chosen)) starts.push_back(each);
     }
-    if (!mix.run_s) return;
-    const Choices before = mix.chosen;
+    std::ranges::sort(starts, {}, &ComparedRun::run_s);
+    starts.resize(std::min(kStarts, starts.size()));
+    for (ComparedRun& start : starts) descend(start);
+    const auto best = std::ranges::min_element(starts, {}, &ComparedRun::run_s);
+    if (best != starts.end()) add("different strategies", best->chosen);
+  }
+
+  /// Changes the strategy of one model, or one trial, until nothing helps.
+  void descend(ComparedRun& mix) {
+    constexpr std::size_t kMostSingleTrials = 8;
     // Nobody knows which trials early stopping will keep.
     const bool may_change_one =
         trials_.size() <= kMostSingleTrials && !run_.session_config.early_terminate;
     while (true) {
       const Choices last = mix.chosen;
       for (std::size_t m = 0; models_.size() > 1 && m < models_.size(); ++m) {
-        try_all(
-            m, [&](const TrialChoice& choice) { return choice.model == m; }, mix);
+        const auto is_of_it = [&](const TrialChoice& choice) { return choice.model == m; };
+        try_all(m, is_of_it, mix);
       }
       for (const TrialChoice& one : trials_) {
         if (!may_change_one) break;
@@ -118,13 +126,12 @@ class RunComparison {
       }
       if (mix.chosen == last) break;
     }
-    if (mix.chosen != before) add("different strategies", mix.chosen);
   }
 
-  /// The trials that `is_meant` holds for, with each strategy that may be the best in a mix.
+  /// The trials that `is_meant` holds for, with each of the fastest strategies of their model.
   template <typename IsMeant>
   void try_all(std::size_t model, const IsMeant& is_meant, ComparedRun& mix) {
-    constexpr std::size_t kMostSimulated = 64;
+    constexpr std::size_t kMostSimulated = 100;
     const int devices = static_cast<int>(run_.session_config.devices.size());
     for (const auto& [number, strategy] : models_[model].fastest) {
       const int tracks = models_[model].compared[strategy].strategy->num_tracks();

@@ -46,10 +46,10 @@ TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced);
 StrategyConfig beginning_at(int first, StrategyConfig strategy);
 
 /// Simulates the run as configured, unless `is_changed`; with each strategy for all trials; and
-/// with the fastest of each model on 1, 2, 4, ... devices. Starting from the best of these, it
-/// changes the strategy of one model at a time, or of one trial if there are at most 8, until no
-/// change makes the run shorter, or 64 runs are simulated. Where places matter, because links or
-/// devices differ, it also tries other tracks. Frees the session of the run.
+/// with the fastest of each model on 1, 2, 4, ... devices. Starting from each of the best
+/// three, it changes the strategy of one model at a time, or of one trial if there are at most 8,
+/// until no change makes the run shorter, or 100 runs are simulated. Where places matter, because
+/// links or devices differ, it also tries other tracks. Frees the session of the run.
 std::vector<ComparedRun> compare_runs(PlannedRun& run, const std::vector<SearchedModel>& models,
                                       bool is_changed);
 

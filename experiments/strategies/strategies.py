@@ -141,7 +141,8 @@ def search_table(program, configs, numbers, links, proposals, folder):
         start_s, found_s = min(steps_s.values()), search["best"]["step_s"]
         tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}", f"{1e3 * start_s:.0f}",
                           f"{1e3 * found_s:.0f}", f"{lanes_s / found_s:.2f}",
-                          f"{start_s / found_s:.2f}", str(search["simulated"]), f"{seconds:.1f}"])
+                          f"{start_s / found_s:.2f}", str(search["models"][0]["simulated"]),
+                          f"{seconds:.1f}"])
 
 
 def memory_table(program, configs, shares, proposals, folder):

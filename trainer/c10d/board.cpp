@@ -21,7 +21,7 @@ void Board::write(const std::string& name, const std::string& text) {
 std::optional<std::string> Board::read(const std::string& name) {
   c10d::Store& store = *rendezvous_.store();
   if (!store.check({name})) return std::nullopt;
-  const std::string text = store.get_to_str(name);
+  std::string text = store.get_to_str(name);
   if (!key_ && !is_sealed(text)) return text;
   if (auto unsealed = key_ ? unseal(*key_, name, text) : std::nullopt) return unsealed;
   const auto& [host, port] = rendezvous_.endpoint();

@@ -343,15 +343,24 @@ double Pilot::measure_contention(int threads, const Model& model, const Profile&
     return static_cast<double>(each.second.size()) * (layer.forward_s + layer.backward_s);
   };
   const auto& [layer, most] = *std::ranges::max_element(alike, {}, seconds);
-  const std::string key = fmt::format("{} threads: {}", threads, layer);
-  if (const auto known = cache_.find_contention(key)) return *known;
-  const auto measurement = cache_.begin_measurement();
-  const double contention = spillway::measure_contention(threads, [&]() -> std::function<void()> {
+  return known_contention(threads, layer, [&]() -> std::function<void()> {
     return [repeated = std::make_shared<PilotLayer>(model, most)] {
       repeated->forward();
       repeated->backward();
     };
   });
+}
+
+double Pilot::estimate_contention(int threads) {
+  return known_contention(threads, "matrix product", matrix_product);
+}
+
+double Pilot::known_contention(int threads, const std::string& work,
+                               const std::function<std::function<void()>()>& make_work) {
+  const std::string key = fmt::format("{} threads: {}", threads, work);
+  if (const auto known = cache_.find_contention(key)) return *known;
+  const auto measurement = cache_.begin_measurement();
+  const double contention = spillway::measure_contention(threads, make_work);
   cache_.add_contention(key, contention, measurement.end());
   cache_.save();
   return contention;

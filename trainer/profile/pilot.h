@@ -43,12 +43,16 @@ class Pilot {
   double measure_contention(int threads, const Model& model, const Profile& profile);
   /// Estimates costs from shapes without running layers (trainer/profile/estimate.h).
   Profile estimate(const ModelSpec& model);
+  /// CPU contention of products, likewise.
+  double estimate_contention(int threads);
 
  private:
   /// Afterwards the cache knows all layers of the model.
   void measure_missing(const Model& model, Device* device);
   void measure_in_turn(const Model& model, Device& device);
   HostRates rates();
+  double known_contention(int threads, const std::string& work,
+                          const std::function<std::function<void()>()>& make_work);
 
   ProfileCache cache_;
 };

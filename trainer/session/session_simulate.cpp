@@ -40,9 +40,7 @@ Contention Session::Impl::measure_contention() {
   const SessionTrial* first = first_planned();
   if (!first || devices[0].device->gpu() >= 0) return {};
   if (threads == 1) return {.threads = 1};
-  if (config.estimate) {
-    return {threads, spillway::measure_contention(threads, matrix_product)};
-  }
+  if (config.estimate) return {threads, pilot.estimate_contention(threads)};
   return {threads, pilot.measure_contention(threads, *first->model, first->profile)};
 }
 

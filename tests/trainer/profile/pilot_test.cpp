@@ -130,6 +130,9 @@ TEST(Pilot, KeepsTheContentionOfALayerAndOfANumberOfThreads) {
   EXPECT_EQ(Pilot(file, quiet).measure_contention(2, *model, profile), measured);
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   EXPECT_GT(Pilot(file, quiet).measure_contention(8 * cores, *model, profile), measured);
+  const double estimated = pilot.estimate_contention(2);
+  EXPECT_NE(estimated, measured);
+  EXPECT_EQ(Pilot(file, quiet).estimate_contention(2), estimated);
 }
 
 TEST(HostRates, ExpectAMeanWithoutFirstCallsAndPauses) {
