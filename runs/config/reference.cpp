@@ -24,7 +24,7 @@ std::string kind_of(const std::vector<Item>&, AnyValue) {
 }
 std::string kind_of(bool, AnyValue) { return "`true`, `false`"; }
 std::string kind_of(const std::string&, AnyValue) { return "string"; }
-std::string kind_of(const std::filesystem::path&, AnyValue) { return "folder"; }
+std::string kind_of(const std::filesystem::path&, AnyValue) { return "path"; }
 std::string kind_of(const std::vector<std::string>&, TextList) {
   return "string or list of strings";
 }

@@ -63,6 +63,7 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
   auto trials = trials_of_document(invitation_at(own), all, findings);
   findings.throw_if_any();
   trials.front().config.session.hosts.number = take_host_number(own);
+  // Host 0 does not decide whom this host trusts.
   trials.front().config.session.hosts.trust_network = own.trust_network;
   return trials;
 }

@@ -24,7 +24,7 @@ std::optional<std::string> Board::read(const std::string& name) {
   std::string text = store.get_to_str(name);
   if (!key_ && !is_sealed(text)) return text;
   if (auto unsealed = key_ ? unseal(*key_, name, text) : std::nullopt) return unsealed;
-  const auto& [host, port] = rendezvous_.endpoint();
+  const auto& [host, port] = endpoint();
   const char* const theirs = !key_             ? "a token, and this one has none"
                              : is_sealed(text) ? "another token"
                                                : "no token";

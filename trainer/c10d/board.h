@@ -17,6 +17,7 @@ class Board {
   /// The rendezvous outlives the board.
   Board(const Rendezvous& rendezvous, const std::optional<Token>& token);
 
+  const Endpoint& endpoint() const { return rendezvous_.endpoint(); }
   void write(const std::string& name, const std::string& text);
   /// Nothing if nobody has written it. Throws Error if a host with another token has, or one
   /// without.

@@ -98,10 +98,11 @@ void require_trust(const HostsConfig& config, const std::string& host) {
   if (is_loopback(host) && !has_store_of_torchrun()) return;
   throw ConfigError(
       "hosts.token_file", 0,
-      fmt::format("is empty, and whoever reaches {} could read the training and change it; write a "
-                  "secret to a file ((umask 077; openssl rand -hex 32 > token)), copy it to all "
-                  "hosts and name it here, or set hosts.trust_network: true in a private network",
-                  host));
+      fmt::format(
+          "is empty, and whoever reaches {} could read the training and change it; make a "
+          "file with a secret by '(umask 077; openssl rand -hex 32 > token)', copy it to "
+          "all hosts and name it here, or set hosts.trust_network: true in a private network",
+          host));
 }
 
 /// Runs calls of the store. `endpoint`: for the message if it does not answer.
@@ -201,8 +202,7 @@ Hosts::Hosts(const HostsConfig& config)
   board_.emplace(*rendezvous_, token);
   ask_store(config.endpoint, [&] {
     if (config.number == 0) board_->write(kInvitation, config.invitation);
-    prefix_ = fmt::format("spillway/{}/",
-                          name_of_meeting(*rendezvous_, token, config.number, config.size, limit));
+    prefix_ = "spillway/" + name_of_meeting(*board_, config.number, config.size, limit) + "/";
   });
   const HostGroup group{
       .name = prefix_ + "hosts", .number = config.number, .size = config.size, .address = address};

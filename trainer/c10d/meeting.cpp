@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "spillway/error.h"
-#include "trainer/c10d/board.h"
 
 namespace spillway {
 namespace {
@@ -70,14 +69,12 @@ std::string join_meeting(Board& board, int number, Clock::time_point end, const 
 
 }  // namespace
 
-std::string name_of_meeting(const Rendezvous& rendezvous, const std::optional<Token>& token,
-                            int number, int size, milliseconds limit) {
-  Board board(rendezvous, token);
+std::string name_of_meeting(Board& board, int number, int size, milliseconds limit) {
   const auto too_late = [&](const std::string& who) {
     return Error(
         fmt::format("{} at {}:{} within {:g} s; check that all have started, with different "
                     "numbers and the same hosts.size, and reach each other",
-                    who, rendezvous.endpoint().host, rendezvous.endpoint().port,
+                    who, board.endpoint().host, board.endpoint().port,
                     std::chrono::duration<double>(limit).count()));
   };
   const auto end = Clock::now() + limit;

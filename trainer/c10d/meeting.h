@@ -1,18 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 
-#include "core/sealing/token.h"
-#include "trainer/c10d/rendezvous.h"
+#include "trainer/c10d/board.h"
 
 namespace spillway {
 
 /// A name that all hosts which start together get, and no others: torchrun may keep its store, with
 /// what lost hosts wrote, when it starts hosts again. Host 0 draws the name and confirms it to each
 /// of the others, so that none takes an old one. Throws Error if not all have come within `limit`.
-std::string name_of_meeting(const Rendezvous& rendezvous, const std::optional<Token>& token,
-                            int number, int size, std::chrono::milliseconds limit);
+std::string name_of_meeting(Board& board, int number, int size, std::chrono::milliseconds limit);
 
 }  // namespace spillway

@@ -6,13 +6,14 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <random>
 #include <string>
 
 #include "core/sealing/sealed_pipes.h"
 #include "core/sealing/sealed_text.h"
 #include "spillway/error.h"
+#include "tests/support/check/contains.h"
 #include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
 #include "tests/support/peers/in_process_pipe.h"
 
 namespace spillway::testing {
@@ -22,10 +23,6 @@ using Content = std::vector<std::byte>;
 
 const Token kToken(std::string(32, 't')), kOther(std::string(32, 'o'));
 constexpr std::chrono::seconds kLong(30);
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 Content bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -40,8 +37,6 @@ TEST(Tokens, HaveAKeyForEachPurpose) {
 
 class TokenFiles : public ::testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::filesystem::path file(const std::string& text, std::filesystem::perms perms) const {
     const auto path = folder_ / "token";
     std::ofstream(path) << text;
@@ -52,9 +47,7 @@ class TokenFiles : public ::testing::Test {
     return thrown<ConfigError>([&] { read_token(path); }).what();
   }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() /
-      ("spillway_token_" + std::to_string(std::random_device()()));
+  const TemporaryFolder folder_;
   static constexpr auto kOwn =
       std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
 };

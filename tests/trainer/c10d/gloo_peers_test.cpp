@@ -9,16 +9,13 @@
 #include "core/peers/framed_peers.h"
 #include "spillway/error.h"
 #include "tests/conformance/peers_conformance.h"
+#include "tests/support/check/contains.h"
 #include "tests/support/check/thrown.h"
 #include "trainer/c10d/gloo_pipes.h"
 #include "trainer/c10d/meeting.h"
 
 namespace spillway::testing {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 constexpr std::chrono::seconds kLong(30);
 constexpr std::chrono::milliseconds kShort(300);
@@ -70,7 +67,8 @@ std::vector<std::string> names_of_meeting(const Rendezvous& rendezvous, int size
   for (int host = size - 1; host >= 0; --host) {  // host 0 comes last
     coming.push_back(std::async(std::launch::async, [&, host] {
       const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
-      return name_of_meeting(joined, std::nullopt, host, size, kLong);
+      Board board(joined, std::nullopt);
+      return name_of_meeting(board, host, size, kLong);
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -89,7 +87,8 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
     EXPECT_TRUE(seen.insert(names.front()).second);
   }
   const auto too_late = [&](int number) {
-    return thrown<Error>([&] { name_of_meeting(rendezvous, std::nullopt, number, 2, kShort); });
+    Board board(rendezvous, std::nullopt);
+    return thrown<Error>([&] { name_of_meeting(board, number, 2, kShort); });
   };
   EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not arrived at 127.0.0.1:");
   EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not answered host 1 at 127.0.0.1:");
