@@ -18,6 +18,7 @@ constexpr double kAbsent = -1;
 struct StaticDevice {
   std::size_t number = 0;
   double slowdown = 1;
+  double op_start_s = 0;
   double compute_s = 0;  ///< when its compute queue is free
   double busy_s = 0;
   double ahead_s = 0;  ///< compute time of the units that are left
@@ -149,7 +150,11 @@ class StaticStep {
   }
 
   /// Without merges, which come on top.
-  double compute_s(const Task& task) { return task.cost_s * device(task).slowdown * contention_; }
+  double compute_s(const Task& task) {
+    const StaticDevice& computing = device(task);
+    return task.cost_s * computing.slowdown * contention_ +
+           (task.vn_end - task.vn_begin) * computing.op_start_s;
+  }
 
   static std::size_t num_devices(const std::vector<StaticDevice>& tracks) {
     return std::ranges::max(tracks, {}, &StaticDevice::number).number + 1;
@@ -246,7 +251,7 @@ class StaticStep {
     const double start_s =
         std::max({issued_s + costs_.dispatch_latency_s, device.compute_s, data_s});
     const double cost_s = task.cost_s / (task.vn_end - task.vn_begin) + merge_s(task, vn);
-    const double seconds = cost_s * device.slowdown * contention_;
+    const double seconds = cost_s * device.slowdown * contention_ + device.op_start_s;
     const double end_s = device.compute_s = start_s + seconds;
     device.busy_s += seconds;
     for (int e : exchange.inputs) {
@@ -394,7 +399,9 @@ std::optional<StepEstimate> StepEstimator::estimate(Strategy strategy, double mo
   if (!devices) return std::nullopt;
   std::vector<StaticDevice> tracks;
   for (std::size_t device : *devices) {
-    tracks.push_back({.number = device, .slowdown = costs_.slowdown_of(device)});
+    tracks.push_back({.number = device,
+                      .slowdown = costs_.slowdown_of(device),
+                      .op_start_s = costs_.op_start_of(device)});
   }
   const StepOutline outline(table_, strategy, slots);
   return passed(outline, table_, begin_, tracks, engine_, costs_, most_s);

@@ -29,11 +29,13 @@ struct VirtualCosts {
   double network_bytes_per_s = 1e9;  ///< between this host and all others, each direction
   double network_latency_s = 1e-4;   ///< of an exchange
   std::vector<double> slowdown;      ///< by device, factor on the time of compute; empty: 1
+  std::vector<double> op_start_s;    ///< by device, of an op besides its layers; empty: 0
   Contention contention;
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
 
   double slowdown_of(std::size_t device) const;
+  double op_start_of(std::size_t device) const;
   /// Bytes a second between the device and the host, each direction.
   double copy_rate_of(std::size_t device) const;
 };

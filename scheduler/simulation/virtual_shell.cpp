@@ -153,7 +153,8 @@ void VirtualShell::perform(const StartOp& op) {
   }
   const OpSpec& spec = program(op.job, op.step_kind).ops[at(op.op)];
   const double duration_s = spec.seconds(op.has_graph) * slowdown(op.device) *
-                            costs_.contention.at(busy_threads(start_s, op.device));
+                                costs_.contention.at(busy_threads(start_s, op.device)) +
+                            costs_.op_start_of(op.device.index());
   free_s = start_s + duration_s;
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }

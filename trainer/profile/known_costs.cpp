@@ -13,7 +13,7 @@ namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 6;
+constexpr int kFormat = 7;
 
 Json to_json(const LayerProfile& p) {
   return {p.forward_s,  p.backward_s,     p.merge_s,      p.forward_peak,
@@ -95,11 +95,10 @@ std::string hash_of_costs(const std::string& costs) {
 }
 
 std::string to_text(const KnownCosts& costs, const std::string& made_by) {
-  const Json all{{"layers", all_to_json(costs.layers)},
-                 {"times", all_to_json(costs.times)},
-                 {"copies", all_to_json(costs.copies)},
-                 {"contentions", all_to_json(costs.contentions)},
-                 {"rates", all_to_json(costs.rates)}};
+  const Json all{
+      {"layers", all_to_json(costs.layers)},       {"times", all_to_json(costs.times)},
+      {"copies", all_to_json(costs.copies)},       {"contentions", all_to_json(costs.contentions)},
+      {"op_starts", all_to_json(costs.op_starts)}, {"rates", all_to_json(costs.rates)}};
   return Json{{"format", kFormat},
               {"made_by", made_by},
               {"xxh3", hash_of_costs(all.dump())},
@@ -117,6 +116,7 @@ KnownCosts parse_costs(const std::string& text, const std::string& made_by) {
   read_all(costs.at("times"), known.times);
   read_all(costs.at("copies"), known.copies);
   read_all(costs.at("contentions"), known.contentions);
+  read_all(costs.at("op_starts"), known.op_starts);
   read_all(costs.at("rates"), known.rates);
   return known;
 }

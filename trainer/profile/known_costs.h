@@ -29,6 +29,7 @@ struct KnownCosts {
   CostEntries<LayerTimes> times;
   CostEntries<double> copies;
   CostEntries<double> contentions;
+  CostEntries<double> op_starts;
   CostEntries<HostRates> rates;  ///< of "host"
 };
 

@@ -181,6 +181,34 @@ void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerS
   }
 }
 
+/// The seconds of a pass on the queue, with one op per layer and direction.
+double pass_in_ops(const PilotLayers& layers, Queue& queue) {
+  Clock::time_point begin, end;
+  queue.enqueue([&] { begin = Clock::now(); });
+  const auto enqueue = [&](const std::string&, const auto& work) { queue.enqueue(work); };
+  pass_through(layers, enqueue, enqueue);
+  queue.enqueue([&] { end = Clock::now(); });
+  queue.record().wait();
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// See Pilot::measure_op_start().
+double time_op_start(const PilotLayers& layers, Queue& queue, double slowdown) {
+  const auto run = [](const std::string&, const auto& work) { work(); };
+  const auto pass = [&] { pass_through(layers, run, run); };
+  const OneTorchThread one_thread;
+  std::vector<double> whole_s, in_ops_s;
+  const auto round = [&] {
+    pass();  // fills the caches
+    whole_s.push_back(seconds_of(pass));
+    in_ops_s.push_back(pass_in_ops(layers, queue));
+  };
+  const std::size_t ops = 2 * layers.size();
+  repeat_measurement(round, ops * kPerPart);
+  const double besides_s = expected(in_ops_s) - slowdown * expected(whole_s);
+  return std::max(1e-9, besides_s / static_cast<double>(ops));  // the cache keeps no zeros
+}
+
 std::string times_key(const std::string& kind, const std::string& layer) {
   return fmt::format("{}: {}", kind, layer);
 }
@@ -353,6 +381,30 @@ double Pilot::measure_contention(int threads, const Model& model, const Profile&
 
 double Pilot::estimate_contention(int threads) {
   return known_contention(threads, "matrix product", matrix_product);
+}
+
+double Pilot::measure_op_start(const std::string& kind, Device& device, const Model& model) {
+  constexpr std::size_t kMost = 8;  // layers, from all over the model
+  const auto alike = layers_by_cost(model.spec);
+  const std::size_t stride = (alike.size() + kMost - 1) / kMost;
+  std::map<std::string, std::vector<int>> chosen;
+  std::string key = kind;
+  std::size_t number = 0;
+  for (const auto& each : alike) {
+    if (number++ % stride != 0) continue;
+    chosen.insert(each);
+    key += "; " + each.first;
+  }
+  if (const auto known = cache_.find_op_start(key)) return *known;
+  const auto measurement = cache_.begin_measurement();
+  PilotLayers layers;
+  for (const auto& [layer, numbers] : chosen) {
+    layers.emplace(layer, std::make_unique<PilotLayer>(model, numbers));
+  }
+  const double seconds = time_op_start(layers, device.compute(), device.slowdown());
+  cache_.add_op_start(key, seconds, measurement.end());
+  cache_.save();
+  return seconds;
 }
 
 double Pilot::known_contention(int threads, const std::string& work,

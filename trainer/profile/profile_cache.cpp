@@ -71,6 +71,7 @@ void ProfileCache::drop_busier_measurements() {
   drop(known_.times);
   drop(known_.copies);
   drop(known_.contentions);
+  drop(known_.op_starts);
   drop(known_.rates);
 }
 
@@ -102,6 +103,10 @@ std::optional<double> ProfileCache::find_contention(const std::string& key) cons
   return find_in(known_.contentions, key);
 }
 
+std::optional<double> ProfileCache::find_op_start(const std::string& key) const {
+  return find_in(known_.op_starts, key);
+}
+
 std::optional<HostRates> ProfileCache::rates() const { return find_in(known_.rates, kHost); }
 
 void ProfileCache::add(const std::string& key, const LayerProfile& profile, const MeasuredAt& at) {
@@ -119,6 +124,10 @@ void ProfileCache::add_copy_rate(const std::string& kind, double rate, const Mea
 
 void ProfileCache::add_contention(const std::string& key, double contention, const MeasuredAt& at) {
   add_to(known_.contentions, key, contention, at);
+}
+
+void ProfileCache::add_op_start(const std::string& key, double seconds, const MeasuredAt& at) {
+  add_to(known_.op_starts, key, seconds, at);
 }
 
 void ProfileCache::set_rates(const HostRates& rates, const MeasuredAt& at) {

@@ -45,6 +45,9 @@ class ProfileCache {
   /// CPU contention; the key names the layer and the number of threads.
   std::optional<double> find_contention(const std::string& key) const;
   void add_contention(const std::string& key, double contention, const MeasuredAt& at);
+  /// Seconds of an op besides its layers; the key names the kind of device and the layers.
+  std::optional<double> find_op_start(const std::string& key) const;
+  void add_op_start(const std::string& key, double seconds, const MeasuredAt& at);
   std::optional<HostRates> rates() const;
   void set_rates(const HostRates& rates, const MeasuredAt& at);
   /// Writes new entries. Ignores errors: a cache is optional.

@@ -218,6 +218,8 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   static int num_host_workers();
   const SessionTrial* first_planned() const SPILLWAY_REQUIRES(mutex);
   Contention measure_contention() SPILLWAY_REQUIRES(mutex);
+  double measure_op_start(const SessionTrial& trial, const DeviceList::Entry& entry)
+      SPILLWAY_REQUIRES(mutex);
   VirtualCosts measure_costs() SPILLWAY_REQUIRES(mutex);
   RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
                      std::vector<TraceSpan>& spans) const SPILLWAY_REQUIRES(mutex);

@@ -44,6 +44,12 @@ Contention Session::Impl::measure_contention() {
   return {threads, pilot.measure_contention(threads, *first->model, first->profile)};
 }
 
+double Session::Impl::measure_op_start(const SessionTrial& trial, const DeviceList::Entry& entry) {
+  const bool is_slowed = entry.device->slowdown() != 1;
+  if (!is_slowed || config.estimate || entry.state != DeviceList::State::present) return 0;
+  return pilot.measure_op_start(kind_of(*entry.device), *entry.device, *trial.model);
+}
+
 VirtualCosts Session::Impl::measure_costs() {
   VirtualCosts costs{.links = LinkTable(config.links), .host_workers = num_host_workers()};
   costs.contention = measure_contention();
@@ -53,6 +59,7 @@ VirtualCosts Session::Impl::measure_costs() {
     costs.link_bytes_per_s.push_back(static_cast<double>(devices[d].link_bytes_per_s));
     if (!first) continue;
     costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
+    costs.op_start_s.push_back(measure_op_start(*first, devices[d]));
   }
   costs.dispatch_latency_s = measure_dispatch_latency();
   const bool has_links = !config.has_gpus() && !config.links.empty();

@@ -52,6 +52,7 @@ Case make_case(std::uint64_t seed, Bytes percent) {
   made.engine.policy = make_policy("fifo");
   made.costs = {.copy_bytes_per_s = random.between(1, 100) * 1e7,
                 .links = testing::random_links(seed, strategy.tracks)};
+  made.costs.op_start_s.assign(at(strategy.tracks), static_cast<double>(seed % 3) * 1e-4);
   return made;
 }
 

@@ -294,6 +294,19 @@ TEST(VirtualShell, SlowsOnlyOpsOfASlowDevice) {
               1e-9);
 }
 
+TEST(VirtualShell, StartsEachOpOfADeviceInItsTime) {
+  Workload workload = spilling();
+  workload.costs.op_start_s = {0.25};
+  const Record record(workload);
+  const auto ops = record.all<StartOp>([](const auto&) { return true; });
+  EXPECT_FALSE(ops.empty());
+  for (const Span& span : ops) {
+    const auto& op = std::get<StartOp>(span.action);
+    const Program& program = *workload.jobs[op.job.index()]->programs[op.step_kind];
+    EXPECT_NEAR(span.finished_s - span.started_s, program.ops[at(op.op)].cost_s + 0.25, 1e-9);
+  }
+}
+
 TEST(VirtualShell, RunsCallsBeforeSimultaneousCompletions) {
   const Workload workload = spilling();
   VirtualShell shell(workload.config, workload.costs);

@@ -16,6 +16,7 @@ KnownCosts some_costs() {
   costs.layers["layer"] = {{.forward_s = 0.25, .backward_s = 0.5, .forward_peak = 64}, at};
   costs.copies["cuda"] = {1e9, at};
   costs.contentions["3 threads: layer"] = {1.5, at};
+  costs.op_starts["slow: layer"] = {0.125, at};
   return costs;
 }
 

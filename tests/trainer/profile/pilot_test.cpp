@@ -135,6 +135,18 @@ TEST(Pilot, KeepsTheContentionOfALayerAndOfANumberOfThreads) {
   EXPECT_EQ(Pilot(file, quiet).estimate_contention(2), estimated);
 }
 
+TEST(Pilot, KeepsWhatAnOpOfASlowedDeviceTakesBesidesItsLayers) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  const auto model = make_gpt(tiny_gpt(), 2);
+  const auto device = make_cpu_device("cpu", 8_MiB, {.slowdown = 50});
+  const auto quiet = [] { return 0.0; };
+  const double measured = Pilot(file, quiet).measure_op_start("slow", *device, *model);
+  EXPECT_GT(measured, 0);
+  EXPECT_EQ(Pilot(file, quiet).measure_op_start("slow", *device, *model), measured);
+  EXPECT_NE(Pilot(file, quiet).measure_op_start("other", *device, *model), measured);
+}
+
 TEST(HostRates, ExpectAMeanWithoutFirstCallsAndPauses) {
   EXPECT_EQ(expected({7}), 7);
   EXPECT_EQ(expected({100, 1, 2, 6}), 3);
