@@ -26,6 +26,7 @@ import tables  # noqa: E402
 STEPS = 60
 SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "asked to leave": signal.SIGTERM}
+FIRST = "host 0, killed"
 SILENT_S = 2
 
 
@@ -35,8 +36,7 @@ def gpt(text):
                       "max_position_embeddings": 16, "dropout": 0.1},
             "data": {"path": text},
             "train": {"batch_size": 12, "virtual_nodes": 6, "reduction_groups": 6,
-                      "max_steps": STEPS, "eval_steps": 7, "eval_batches": 2},
-            "checkpoint": {"keep": 0}}
+                      "max_steps": STEPS, "eval_steps": 7, "eval_batches": 2}}
 
 
 def configs(arguments):
@@ -61,6 +61,7 @@ class Events:
 
     def __init__(self, path):
         self.path, self.events, self.begin_s, self.read = path, [], None, 0
+        self.resumed_s = None  # when a step was seen that another host than the first has written
 
     def update(self):
         if not self.path.exists():
@@ -73,10 +74,17 @@ class Events:
         now_s = time.monotonic()
         for line in text[:whole].splitlines():
             event = json.loads(line)
+            if event["event"] == "step" and self.times("resumed"):
+                self.resumed_s = self.resumed_s or now_s
             self.events.append(event)
             if "time_s" in event:  # it was written before it was seen
                 begin_s = now_s - event["time_s"]
                 self.begin_s = begin_s if self.begin_s is None else min(self.begin_s, begin_s)
+
+    def go_on_since(self, number):
+        """Whether another host has made steps since there were so many events."""
+        kinds = [event["event"] for event in self.events[number:]]
+        return "resumed" in kinds and "step" in kinds[kinds.index("resumed"):]
 
     def times(self, kind):
         return [event["time_s"] for event in self.events if event["event"] == kind]
@@ -91,29 +99,39 @@ def wait_until(condition, limit_s=120):
 
 
 def lose_some(draw, hosts, events):
-    """Sends signals; returns (number, when, how) of each victim, in order."""
-    victims = draw.sample(range(1, len(hosts)), draw.randint(1, len(hosts) - 1))
+    """Sends signals; returns (number, when, how) of each victim, in order. The first of the hosts
+    that are left, which writes the outputs, is killed: if it is asked to leave, all end, and if it
+    is frozen, none can take its place."""
+    victims = draw.sample(range(len(hosts)), draw.randint(1, len(hosts) - 1))
     at_once = draw.random() < 0.3
-    losses, step = [], draw.randrange(STEPS - 20)
+    losses, step = [], draw.randrange(STEPS - 30)
+    left, seen = set(range(len(hosts))), None
 
     def has_come():
         events.update()
-        return len(events.times("step")) > step
+        return len(events.times("step")) > step and (seen is None or events.go_on_since(seen))
 
     for number, victim in enumerate(victims):
-        if number == 0 or not at_once:
+        is_first = victim == min(left)
+        meets = seen is not None and not is_first and draw.random() < 0.5
+        if meets:  # while the others meet again
+            time.sleep(draw.random() * 0.5)
+        elif number == 0 or not at_once:
             wait_until(has_come)
             step += draw.randrange(1, 10)
             time.sleep(draw.random() * 0.03)
         how = draw.choice(list(SIGNALS))
-        hosts[victim].send_signal(SIGNALS[how])
-        losses.append((victim, time.monotonic(), how))
+        hosts[victim].send_signal(signal.SIGKILL if is_first else SIGNALS[how])
+        losses.append((victim, time.monotonic(), FIRST if is_first else how))
+        if is_first:
+            seen = len(events.events)
+        left.remove(victim)
     return losses
 
 
-def has_ended(host, events):
+def have_ended(hosts, events):
     events.update()
-    return host.poll() is not None
+    return all(host.poll() is not None for host in hosts)
 
 
 def run(program, config, draw):
@@ -131,9 +149,9 @@ def run(program, config, draw):
             events = Events(place / "run/events.jsonl")
             losses = lose_some(draw, hosts, events)
             lost = {victim for victim, _, _ in losses}
-            wait_until(lambda: has_ended(hosts[0], events))
-            ends = [(hosts[number].communicate(timeout=120)[0], hosts[number].returncode)
-                    for number in range(size) if number not in lost]
+            left = [hosts[number] for number in range(size) if number not in lost]
+            wait_until(lambda: have_ended(left, events))
+            ends = [(host.communicate(timeout=120)[0], host.returncode) for host in left]
         finally:
             for host in hosts:
                 host.kill()
@@ -141,14 +159,14 @@ def run(program, config, draw):
         errors.seek(0)
         if any(code != 0 for _, code in ends):
             raise spillway_run.Failed(errors.read())
-        events.update()
-    weights = {trial["name"]: trial["weights_xxh3"] for trial in json.loads(ends[0][0])["trials"]}
+    [report] = [json.loads(out) for out, _ in ends if out]
+    weights = {trial["name"]: trial["weights_xxh3"] for trial in report["trials"]}
     return types.SimpleNamespace(weights=weights, losses=losses, events=events)
 
 
 def delays(done):
     """(how, noticed after, next commit after that is more than a step) of the first loss, if it came
-    before the end and was alone."""
+    before the end and was alone. Nobody notes when the loss of host 0 is noticed."""
     victim, sent_s, how = done.losses[0]
     sent_s -= done.events.begin_s
     noticed = [event["time_s"] for event in done.events.events
@@ -157,9 +175,13 @@ def delays(done):
     before = [time_s for time_s in commits if time_s < sent_s]
     after = [time_s for time_s in commits if noticed and time_s > noticed[0]]
     alone = len(done.losses) == 1 or done.losses[1][1] > done.losses[0][1] + 1
-    if not noticed or not after or len(before) < 3 or not alone:
+    if len(before) < 3 or not alone:
         return None
     step_s = statistics.median(b - a for a, b in zip(before, before[1:]))
+    if how == FIRST and done.events.resumed_s:
+        return how, None, done.events.resumed_s - done.losses[0][1] - step_s
+    if not noticed or not after:
+        return None
     return how, noticed[0] - sent_s, after[0] - sent_s - step_s
 
 
@@ -186,12 +208,14 @@ def main():
         row[2] += done.weights == expected[name]
         heard = {event["host"] for event in done.events.events
                  if event["event"] == "lost" and "host" in event}
-        if heard - {victim for victim, _, _ in done.losses}:
+        has_numbers = all(how != FIRST for _, _, how in done.losses)  # still those of the start
+        if has_numbers and heard - {victim for victim, _, _ in done.losses}:
             raise spillway_run.Failed(f"run {seed}: a host was lost that nobody disturbed: {heard}")
         row[3] += len(done.events.times("redone"))
         if delay := delays(done):
             how, noticed_s, commit_s = delay
-            noticed[how].append(1e3 * noticed_s)
+            if noticed_s is not None:
+                noticed[how].append(1e3 * noticed_s)
             commits[how].append(1e3 * commit_s)
         if done.weights != expected[name]:
             print(f"run {seed} differs", file=sys.stderr)
@@ -205,9 +229,10 @@ def main():
                       str(int(other == expected["gpt"]))])
     print()
     tables.print_head(["a host is", "runs", "noticed after, ms", "next commit after a step and, ms"])
-    for how in SIGNALS:
-        if noticed[how]:
-            tables.print_row([how, str(len(noticed[how])), tables.spread(noticed[how], 0),
+    for how in [*SIGNALS, FIRST]:
+        if commits[how]:
+            tables.print_row([how, str(len(commits[how])),
+                              tables.spread(noticed[how], 0) if noticed[how] else "",
                               tables.spread(commits[how], 0)])
     if other == expected["gpt"] or any(equal != runs for runs, _, equal, _ in rows.values()):
         sys.exit(1)

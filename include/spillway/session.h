@@ -74,6 +74,9 @@ class Session {
   /// this list, so that they submit the same in the same order. Throw Error if hosts do not answer.
   void announce_trials(const std::vector<std::string>& client_ids);
   std::vector<std::string> announced_trials() const;  ///< waits for host 0
+  /// If host 0 was lost and another host has saved all trials (HostsConfig::run_folder): how this
+  /// host goes on with them, in a new session. Known once the run has ended.
+  std::optional<HostsConfig> next_hosts() const;
   /// Throws what submit() would throw for one of these trials, beside those that are there and with
   /// the earlier ones of the list. Submits none.
   void check(std::vector<TrialConfig> trials);

@@ -61,7 +61,8 @@ struct HostsConfig {
   std::string endpoint;  ///< HOST:PORT where host 0 listens; empty: the session can only plan
   /// Of this host, at which others reach it; empty: the one from which it reaches the endpoint.
   std::string address;
-  int min_size = 1;  ///< fewest hosts that go on when others are lost
+  int start_size = 0;  ///< fewest hosts that begin once the time limit is over; 0: all
+  int min_size = 1;    ///< fewest hosts that go on when others are lost
   /// Seconds to wait for another host: at the start, at submit(), at the end, for a sign of life.
   double timeout_s = 300;
   /// File with the secret that all hosts share, at least 32 characters; empty: no token.
@@ -69,6 +70,9 @@ struct HostsConfig {
   /// Without a token, hosts may listen at other addresses than those of the machine itself.
   bool trust_network = false;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
+  /// Of the run, if all hosts see it: if host 0 is lost, the first other one that can lock this
+  /// folder saves all trials, and training can go on, see Session::next_hosts(). Empty: it ends.
+  std::filesystem::path run_folder;
   bool several() const { return size > 1; }  ///< whether there are other hosts
   bool operator==(const HostsConfig&) const = default;
 };

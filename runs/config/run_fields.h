@@ -222,6 +222,9 @@ void visit_hosts(Config& hosts, Visitor& v) {
             "The address at which others reach this host; by default the one from which it reaches "
             "`endpoint`.");
   }
+  v.field("start_size", hosts.start_size, IntRange{.min = 0, .max = 1024},
+          "Fewest hosts with which training begins if others have not come after `timeout_s`; 0: "
+          "all must come.");
   v.field("min_size", hosts.min_size, IntRange{.min = 1, .max = 1024},
           "Fewest hosts that go on when others are lost. With fewer, training ends, and can be "
           "resumed.");

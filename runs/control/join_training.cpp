@@ -68,8 +68,8 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
   return trials;
 }
 
-RunResult join_training(const std::vector<Trial>& all, const RunResources& resources,
-                        const std::function<bool()>& wants_stop, std::ostream& log) {
+JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& resources,
+                             const std::function<bool()>& wants_stop, std::ostream& log) {
   Findings findings;
   const RunConfig& config = all.front().config;
   const HostsConfig& hosts = config.session.hosts;
@@ -86,7 +86,7 @@ RunResult join_training(const std::vector<Trial>& all, const RunResources& resou
   const auto misfits = submit_all(*session, std::move(configs), trials);
   require_fit(*session, config.session, misfits, resources.machine, log);
   train(*session, wants_stop);
-  return session->result();
+  return {session->result(), session->next_hosts()};
 }
 
 }  // namespace spillway

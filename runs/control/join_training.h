@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,15 @@ namespace spillway {
 std::vector<Trial> invited_trials(const std::string& endpoint,
                                   const std::vector<std::string>& overrides);
 
+struct JoinedTraining {
+  RunResult result;
+  std::optional<HostsConfig> next;  ///< Session::next_hosts()
+};
+
 /// Trains those of `all` trials that host 0 trains, as another host. Host 0 writes all outputs,
-/// this one writes nothing. Returns what became of them. `wants_stop` is called about ten
-/// times a second; true: all trials end on this host. Throws like begin_run().
-RunResult join_training(const std::vector<Trial>& all, const RunResources& resources,
-                        const std::function<bool()>& wants_stop, std::ostream& log);
+/// this one writes nothing unless host 0 is lost. `wants_stop` is called about ten times a second;
+/// true: all trials end on this host. Throws like begin_run().
+JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& resources,
+                             const std::function<bool()>& wants_stop, std::ostream& log);
 
 }  // namespace spillway

@@ -272,7 +272,11 @@ SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
   config.wait_for_devices = false;  // no command adds devices
   config.pilot_cache = pilot_cache;
   require_endpoint(config.hosts);
-  if (config.hosts.several()) config.hosts.invitation = invitation_of(any.config);
+  if (!config.hosts.several()) return config;
+  config.hosts.invitation = invitation_of(any.config);
+  if (any.config.checkpoint.keep > 0) {
+    config.hosts.run_folder = OutputFolder(any.config.output_dir).path();
+  }
   return config;
 }
 

@@ -74,7 +74,7 @@ class Fleet {
  private:
   void begin_round(std::int64_t round);
 
-  const int number_, size_;
+  int number_, size_;
   std::int64_t round_ = 0;
   bool has_agreed_ = true;
   bool calls_to_rest_ = false;

@@ -47,6 +47,9 @@ void require_valid(const HostsConfig& config) {
   ConfigCheck check;
   check.require(endpoint_of(config.endpoint).has_value(), "hosts.endpoint",
                 fmt::format("is '{}', must be HOST:PORT, where host 0 listens", config.endpoint));
+  check.require(
+      config.start_size <= config.size, "hosts.start_size",
+      fmt::format("is {}, must be at most hosts.size, {}", config.start_size, config.size));
   check.require(config.timeout_s > 0, "hosts.timeout_s",
                 fmt::format("is {:g}, must be above 0", config.timeout_s));
   check.finish();
@@ -87,15 +90,19 @@ std::optional<Token> token_of(const HostsConfig& config) {
 
 /// Whether torchrun, which has started this host, has opened a store at the endpoint, and at all
 /// other addresses of its machine.
-bool has_store_of_torchrun() {
-  const char* const says = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
-  return says != nullptr && std::string_view(says) == "True";
+bool has_store_of_torchrun(const std::string& endpoint) {
+  const auto value_of = [](const char* variable) -> std::string {
+    const char* const value = std::getenv(variable);
+    return value == nullptr ? "" : value;
+  };
+  return value_of("TORCHELASTIC_USE_AGENT_STORE") == "True" &&
+         endpoint == value_of("MASTER_ADDR") + ":" + value_of("MASTER_PORT");
 }
 
 /// Throws ConfigError (`hosts.token_file`).
 void require_trust(const HostsConfig& config, const std::string& host) {
   if (!config.token_file.empty() || config.trust_network) return;
-  if (is_loopback(host) && !has_store_of_torchrun()) return;
+  if (is_loopback(host) && !has_store_of_torchrun(config.endpoint)) return;
   throw ConfigError(
       "hosts.token_file", 0,
       fmt::format(
@@ -124,25 +131,33 @@ auto ask_store(const std::string& endpoint, const Work& work) {
 /// What hosts read that do not know the meeting.
 constexpr const char *kInvitation = "spillway/invitation", *kNumbers = "spillway/numbers";
 
-/// Messages: this host is done; this host lives; its jobs rest, as the text behind says.
-constexpr std::byte kParting{1}, kAlive{2}, kWord{3};
+/// Messages: this host is done; this host lives; its jobs rest, as the text behind says; it goes on
+/// as host 0 with the hosts of the text.
+constexpr std::byte kParting{1}, kAlive{2}, kWord{3}, kSuccessor{4};
+
+std::vector<std::byte> message_of(std::byte kind, const nlohmann::json& json) {
+  const std::string text = json.dump();
+  std::vector<std::byte> message(1 + text.size(), kind);
+  std::ranges::copy(std::as_bytes(std::span(text)), message.begin() + 1);
+  return message;
+}
+
+/// Throws std::exception if it has none.
+nlohmann::json text_of(std::span<const std::byte> message) {
+  const auto* const text = reinterpret_cast<const char*>(message.data());
+  return nlohmann::json::parse(text + 1, text + message.size());
+}
 
 std::vector<std::byte> message_of(const HostWord& word) {
-  const nlohmann::json json{{"round", word.round},
+  return message_of(kWord, {{"round", word.round},
                             {"lost", word.lost},
                             {"begun", word.jobs.begun},
-                            {"steps", word.jobs.steps}};
-  const std::string text = json.dump();
-  std::vector<std::byte> message{kWord};
-  const auto bytes = std::as_bytes(std::span(text));
-  message.insert(message.end(), bytes.begin(), bytes.end());
-  return message;
+                            {"steps", word.jobs.steps}});
 }
 
 /// Of a host among `size`. Throws std::exception if it is none.
 HostWord word_of(std::span<const std::byte> message, int size) {
-  const auto* const text = reinterpret_cast<const char*>(message.data());
-  const auto json = nlohmann::json::parse(text + 1, text + message.size());
+  const auto json = text_of(message);
   HostWord word;
   json.at("round").get_to(word.round);
   json.at("lost").get_to(word.lost);
@@ -159,6 +174,22 @@ std::string lost_text(int host) {
 }
 
 constexpr const char* kRestart = "start all hosts again with resume: auto";
+
+/// One of these hosts, numbered anew.
+HostsConfig among(const std::set<int>& hosts, HostsConfig one) {
+  one.number = static_cast<int>(std::distance(hosts.begin(), hosts.find(one.number)));
+  one.size = static_cast<int>(hosts.size());
+  return one;
+}
+
+/// When those meet again that are left. More may be lost meanwhile.
+HostsConfig next_of(const std::set<int>& left, const HostsConfig& one,
+                    const std::string& endpoint) {
+  HostsConfig next = among(left, one);
+  next.endpoint = endpoint;
+  next.start_size = one.min_size;
+  return next;
+}
 
 }  // namespace
 
@@ -186,34 +217,35 @@ int take_host_number(const HostsConfig& config) {
                    [&] { return static_cast<int>(rendezvous.store()->add(kNumbers, 1)); });
 }
 
-Hosts::Hosts(const HostsConfig& config)
-    : config_(config),
-      last_heard_(static_cast<std::size_t>(config.size), Clock::now()),
-      fleet_(config.number, config.size) {
+Hosts::Hosts(const HostsConfig& config) : config_(config), fleet_(config.number, config.size) {
   require_valid(config);
   const Endpoint endpoint = *endpoint_of(config.endpoint);
   const milliseconds limit = limit_of(config);
-  const std::string address = config.address.empty() ? address_towards(endpoint) : config.address;
+  address_ = config.address.empty() ? address_towards(endpoint) : config.address;
   require_trust(config, endpoint.host);
-  require_trust(config, address);
+  require_trust(config, address_);
   const std::optional<Token> token = token_of(config);
-  const bool opens = config.number == 0 && !has_store_of_torchrun();
+  const bool opens = config.number == 0 && !has_store_of_torchrun(config.endpoint);
   rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, limit));
   board_.emplace(*rendezvous_, token);
   ask_store(config.endpoint, [&] {
     if (config.number == 0) board_->write(kInvitation, config.invitation);
-    prefix_ = "spillway/" + name_of_meeting(*board_, config.number, config.size, limit) + "/";
+    const int least = config.start_size > 0 ? config.start_size : config.size;
+    const Meeting meeting = meet(*board_, config.number, config.size, least, limit);
+    prefix_ = "spillway/" + meeting.name + "/";
+    config_ = among({meeting.hosts.begin(), meeting.hosts.end()}, config_);
   });
   const HostGroup group{
-      .name = prefix_ + "hosts", .number = config.number, .size = config.size, .address = address};
+      .name = prefix_ + "hosts", .number = number(), .size = size(), .address = address_};
   auto pipes = connect_by_gloo(*rendezvous_, group, limit);
-  if (token) pipes = seal_pipes(std::move(pipes), config.number, group.name, *token, limit);
+  if (token) pipes = seal_pipes(std::move(pipes), number(), group.name, *token, limit);
   {
     const MutexLock lock(mutex_);
-    std::ranges::fill(last_heard_, Clock::now());
+    fleet_ = Fleet(number(), size());
+    last_heard_.assign(static_cast<std::size_t>(size()), Clock::now());
   }
   PeersListener& listener = *this;
-  peers_ = std::make_unique<FramedPeers>(config.number, std::move(pipes), listener);
+  peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
   life_ = std::jthread([this](const std::stop_token& stop) { show_life(stop); });
 }
 
@@ -287,8 +319,10 @@ void Hosts::follow_fleet() {
     }
   }
   if (const auto word = fleet_.take_word()) notify_all(message_of(*word));
-  const auto agreement = fleet_.take_agreement();
-  if (agreement && observer_) observer_->on_agreed(*agreement);
+  auto agreement = fleet_.take_agreement();
+  if (!agreement) return;
+  agreement_ = std::move(agreement);
+  if (observer_) observer_->on_agreed(*agreement_);
 }
 
 void Hosts::end(const std::string& why) {
@@ -304,11 +338,13 @@ void Hosts::lost(int host) {
   follow_fleet();
 }
 
-/// Training goes on with the others, unless there are too few, or nobody is left to write outputs.
+/// Training goes on with the others, unless there are too few, or none of them can take the place
+/// of host 0.
 void Hosts::lose(int host, const std::string& why) {
   if (!why_.empty() || fleet_.lost().contains(host)) return;
   const bool trains = observer_ || detached_, is_done = parting_.contains(host);
-  if (!is_done && (host == 0 || !trains)) return end(fmt::format("{}; {}", why, kRestart));
+  const bool is_needed = host == 0 && config_.run_folder.empty();
+  if (!is_done && (is_needed || !trains)) return end(fmt::format("{}; {}", why, kRestart));
   if (!trains) return;
   peers_->drop(host);
   fleet_.lose(host);
@@ -335,6 +371,44 @@ void Hosts::abandon() {
   peers_->abandon();
 }
 
+/// The hosts that are left and not done.
+std::set<int> Hosts::training() const {
+  std::set<int> all = fleet_.hosts();
+  for (int host : parting_) all.erase(host);
+  return all;
+}
+
+bool Hosts::lacks_first() const { return fleet_.lost().contains(0) && !parting_.contains(0); }
+
+bool Hosts::needs_successor() const {
+  const MutexLock lock(mutex_);
+  return lacks_first();
+}
+
+bool Hosts::is_successor() const {
+  const MutexLock lock(mutex_);
+  return lacks_first() && *training().begin() == number();
+}
+
+void Hosts::succeed() {
+  const Endpoint free = free_endpoint(address_);
+  const std::string endpoint = fmt::format("{}:{}", free.host, free.port);
+  const MutexLock lock(mutex_);
+  if (!why_.empty()) return;
+  const std::set<int> left = training();
+  next_ = next_of(left, config_, endpoint);
+  notify_all(message_of(kSuccessor, {{"hosts", left}, {"endpoint", endpoint}}));
+  changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
+    return !why_.empty() || have_all_parted();
+  });
+  end("host 0 is lost; this host goes on in its place");
+}
+
+std::optional<HostsConfig> Hosts::next() const {
+  const MutexLock lock(mutex_);
+  return next_;
+}
+
 std::string Hosts::problem() const {
   const MutexLock lock(mutex_);
   return why_;
@@ -345,7 +419,10 @@ void Hosts::heard(int from, std::span<const std::byte> message) {
   if (fleet_.lost().contains(from)) return;  // the connection has been dropped since
   last_heard_[static_cast<std::size_t>(from)] = Clock::now();
   if (message.front() == kParting) parting_.insert(from);
+  const bool may_succeed = message.front() == kParting && lacks_first() && fleet_.has_agreed();
+  if (may_succeed && observer_ && agreement_) observer_->on_agreed(*agreement_);
   if (message.front() == kWord) hear_word(from, message);
+  if (message.front() == kSuccessor) hear_successor(from, message);
   changed_.notify_all();
 }
 
@@ -356,6 +433,23 @@ void Hosts::hear_word(int from, std::span<const std::byte> message) {
     for (int host : word.lost) lose(host, lost_text(host));
     fleet_.hear(from, word);
     follow_fleet();
+  } catch (const std::exception&) {
+    lose(from, fmt::format("host {} sends what this host cannot read", from));
+    follow_fleet();
+  }
+}
+
+/// Trials of this host rest since host 0 was lost.
+void Hosts::hear_successor(int from, std::span<const std::byte> message) {
+  if (!why_.empty()) return;
+  try {
+    const auto json = text_of(message);
+    const auto left = json.at("hosts").get<std::set<int>>();
+    const auto endpoint = json.at("endpoint").get<std::string>();
+    if (!left.contains(number())) throw Error("this host is not among them");
+    next_ = next_of(left, config_, endpoint);
+    notify_all(std::span(&kParting, 1));
+    end(fmt::format("host 0 is lost; host {} goes on in its place at {}", from, endpoint));
   } catch (const std::exception&) {
     lose(from, fmt::format("host {} sends what this host cannot read", from));
     follow_fleet();

@@ -44,6 +44,8 @@ class Hosts final : private PeersListener {
   /// Waits until all others are ready to part, too, unless training together has ended before.
   ~Hosts() override;
 
+  /// Of this host among those that have met.
+  const HostsConfig& config() const { return config_; }
   int number() const { return config_.number; }
   int size() const { return config_.size; }
   Peers& peers() { return *peers_; }
@@ -64,6 +66,15 @@ class Hosts final : private PeersListener {
   void renew();
   /// The hosts that are not lost, this one included.
   std::set<int> present() const;
+  /// Whether host 0 was lost before it was done: jobs cannot go on.
+  bool needs_successor() const;
+  /// Whether this host is the one to take its place: the first that is not done.
+  bool is_successor() const;
+  /// Takes its place: the others go on with this host, which has saved all trials, in a new
+  /// session. Returns once they know. Not on a thread of the peers.
+  void succeed();
+  /// The hosts of that session.
+  std::optional<HostsConfig> next() const;
 
   /// Ends training together: the others lose this host. Not on a thread of the peers. `why` is not
   /// empty.
@@ -80,25 +91,31 @@ class Hosts final : private PeersListener {
   void lost(int host) override;
   void lose(int host, const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void hear_word(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
+  void hear_successor(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void follow_fleet() SPILLWAY_REQUIRES(mutex_);
   void end(const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void part();
   bool have_all_parted() const SPILLWAY_REQUIRES(mutex_);
+  bool lacks_first() const SPILLWAY_REQUIRES(mutex_);
+  std::set<int> training() const SPILLWAY_REQUIRES(mutex_);
   void show_life(const std::stop_token& stop);
 
-  const HostsConfig config_;
+  HostsConfig config_;  ///< unchanged since the meeting
   mutable Mutex mutex_;
   CondVar changed_;
-  std::string why_ SPILLWAY_GUARDED_BY(mutex_);        ///< training together has ended
-  std::set<int> parting_ SPILLWAY_GUARDED_BY(mutex_);  ///< hosts that are done
+  std::string why_ SPILLWAY_GUARDED_BY(mutex_);                     ///< training together has ended
+  std::set<int> parting_ SPILLWAY_GUARDED_BY(mutex_);               ///< hosts that are done
+  std::optional<Agreement> agreement_ SPILLWAY_GUARDED_BY(mutex_);  ///< the latest
+  std::optional<HostsConfig> next_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
   Fleet fleet_ SPILLWAY_GUARDED_BY(mutex_);
   HostsObserver* observer_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
   std::optional<RestingJobs> detached_ SPILLWAY_GUARDED_BY(mutex_);  ///< after the first run
   std::optional<Rendezvous> rendezvous_;
   std::optional<Board> board_;
-  std::string prefix_;  ///< of this meeting's keys
+  std::string prefix_;   ///< of this meeting's keys
+  std::string address_;  ///< of this host
   Mutex abandoning_;
   std::unique_ptr<FramedPeers> peers_;
   std::jthread life_;

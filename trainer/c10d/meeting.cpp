@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <thread>
@@ -28,29 +29,38 @@ std::string key_of(const std::string& name, const char* what, int host) {
   return fmt::format("spillway/{}/{}/{}", name, what, host);
 }
 
+std::string list_of(const std::string& name) { return fmt::format("spillway/{}/list", name); }
+
 /// Of host 0.
-std::string name_meeting(Board& board, int size, Clock::time_point end, const auto& too_late) {
+Meeting begin_meeting(Board& board, int size, int least, Clock::time_point end,
+                      const auto& too_late) {
   const std::string name = drawn_name();
   board.write(kName, name);
+  std::vector<int> hosts{0};
   std::set<int> missing;
   for (int host = 1; host < size; ++host) missing.insert(host);
-  for (;;) {
-    const bool is_late = Clock::now() > end;
+  for (bool is_late = false; !missing.empty() && !is_late;) {
+    is_late = Clock::now() > end;
     std::erase_if(missing, [&](int host) {
       const auto seen = board.read(key_of(name, "here", host));
-      if (seen) board.write(key_of(name, "welcome", host), *seen);
-      return seen.has_value();
+      if (!seen) return false;
+      board.write(key_of(name, "welcome", host), *seen);
+      hosts.push_back(host);
+      return true;
     });
-    if (missing.empty()) return name;
-    if (is_late) {
-      throw too_late(fmt::format("host {} has not arrived", fmt::join(missing, " and host ")));
-    }
-    std::this_thread::sleep_for(Board::kInterval);
+    if (!missing.empty()) std::this_thread::sleep_for(Board::kInterval);
   }
+  if (std::ssize(hosts) < least) {
+    throw too_late(fmt::format("host {} has not arrived", fmt::join(missing, " and host ")));
+  }
+  std::ranges::sort(hosts);
+  board.write(list_of(name), nlohmann::json(hosts).dump());
+  return {name, hosts};
 }
 
-/// Of another host: takes a name once host 0 has confirmed it.
-std::string join_meeting(Board& board, int number, Clock::time_point end, const auto& too_late) {
+/// Of another host: takes a name once host 0 has confirmed it. Host 0 may have begun to wait later.
+Meeting join_meeting(Board& board, int number, Clock::time_point end, milliseconds limit,
+                     const auto& too_late) {
   const std::string own = drawn_name();
   std::string name;
   while (name.empty() || board.read(key_of(name, "welcome", number)) != own) {
@@ -64,12 +74,15 @@ std::string join_meeting(Board& board, int number, Clock::time_point end, const 
     name = now;
     board.write(key_of(name, "here", number), own);
   }
-  return name;
+  const std::string list = board.wait_for(list_of(name), [&] {
+    if (Clock::now() > end + limit) throw too_late("host 0 has not answered");
+  });
+  return {name, nlohmann::json::parse(list).get<std::vector<int>>()};
 }
 
 }  // namespace
 
-std::string name_of_meeting(Board& board, int number, int size, milliseconds limit) {
+Meeting meet(Board& board, int number, int size, int least, milliseconds limit) {
   const auto too_late = [&](const std::string& who) {
     return Error(
         fmt::format("{} at {}:{} within {:g} s; check that all have started, with different "
@@ -78,8 +91,8 @@ std::string name_of_meeting(Board& board, int number, int size, milliseconds lim
                     std::chrono::duration<double>(limit).count()));
   };
   const auto end = Clock::now() + limit;
-  return number == 0 ? name_meeting(board, size, end, too_late)
-                     : join_meeting(board, number, end, too_late);
+  return number == 0 ? begin_meeting(board, size, least, end, too_late)
+                     : join_meeting(board, number, end, limit, too_late);
 }
 
 }  // namespace spillway

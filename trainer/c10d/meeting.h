@@ -2,14 +2,22 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "trainer/c10d/board.h"
 
 namespace spillway {
 
-/// A name that all hosts which start together get, and no others: torchrun may keep its store, with
-/// what lost hosts wrote, when it starts hosts again. Host 0 draws the name and confirms it to each
-/// of the others, so that none takes an old one. Throws Error if not all have come within `limit`.
-std::string name_of_meeting(Board& board, int number, int size, std::chrono::milliseconds limit);
+/// Hosts that start together.
+struct Meeting {
+  /// That these hosts get, and no others: torchrun may keep its store, with what lost hosts wrote,
+  /// when it starts hosts again.
+  std::string name;
+  std::vector<int> hosts;  ///< ascending, 0 first
+};
+
+/// Host 0 draws the name and confirms it to each of the others, so that none takes an old one. It
+/// waits `limit` for all; then `least` are enough. Throws Error if fewer have come.
+Meeting meet(Board& board, int number, int size, int least, std::chrono::milliseconds limit);
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #include "trainer/c10d/rendezvous.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -22,13 +23,20 @@ struct Listening {
   std::uint16_t port = 0;
 };
 
-/// c10d alone would listen at every address of the machine.
+/// c10d alone would listen at every address of the machine. Throws Error.
 Listening listen_at(const Endpoint& endpoint) {
   boost::asio::io_context context;
-  const auto found = tcp::resolver(context).resolve(endpoint.host, fmt::to_string(endpoint.port));
-  tcp::acceptor acceptor(context, found.begin()->endpoint());
-  const std::uint16_t port = acceptor.local_endpoint().port();
-  return {acceptor.release(), port};
+  try {
+    const auto found = tcp::resolver(context).resolve(endpoint.host, fmt::to_string(endpoint.port));
+    tcp::acceptor acceptor(context, found.begin()->endpoint());
+    const std::uint16_t port = acceptor.local_endpoint().port();
+    return {acceptor.release(), port};
+  } catch (const boost::system::system_error& error) {
+    throw Error(
+        fmt::format("hosts cannot meet at {}:{}, because this machine cannot listen there "
+                    "({}); choose another address or port",
+                    endpoint.host, endpoint.port, error.code().message()));
+  }
 }
 
 c10d::TCPStoreOptions options_of(std::uint16_t port) {
@@ -40,25 +48,24 @@ c10d::TCPStoreOptions options_of(std::uint16_t port) {
 
 }  // namespace
 
+Endpoint free_endpoint(const std::string& host) {
+  const Listening listening = listen_at({.host = host});
+  ::close(listening.socket);
+  return {host, listening.port};
+}
+
 Rendezvous::Rendezvous(Endpoint endpoint, c10::intrusive_ptr<c10d::Store> store)
     : endpoint_(std::move(endpoint)), store_(std::move(store)) {}
 Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
 Rendezvous::~Rendezvous() = default;
 
 Rendezvous Rendezvous::open(const Endpoint& endpoint) {
-  try {
-    const Listening listening = listen_at(endpoint);
-    c10d::TCPStoreOptions options = options_of(listening.port);
-    options.isServer = true;
-    options.masterListenFd = listening.socket;
-    return {{endpoint.host, listening.port},
-            c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
-  } catch (const boost::system::system_error& error) {
-    throw Error(
-        fmt::format("hosts cannot meet at {}:{}, because this machine cannot listen there "
-                    "({}); choose another address or port",
-                    endpoint.host, endpoint.port, error.code().message()));
-  }
+  const Listening listening = listen_at(endpoint);
+  c10d::TCPStoreOptions options = options_of(listening.port);
+  options.isServer = true;
+  options.masterListenFd = listening.socket;
+  return {{endpoint.host, listening.port},
+          c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
 }
 
 Rendezvous Rendezvous::join(const Endpoint& endpoint, std::chrono::milliseconds limit) {

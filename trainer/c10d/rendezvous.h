@@ -17,6 +17,9 @@ struct Endpoint {
   int port = 0;                    ///< 0: any that is free, of one to open
 };
 
+/// A port of this machine where nobody listens yet. Throws Error.
+Endpoint free_endpoint(const std::string& host);
+
 /// Where hosts find each other: a store of keys and values in one of them, c10d's TCPStore. Anyone
 /// who reaches the port can read and change it.
 class Rendezvous {

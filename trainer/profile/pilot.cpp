@@ -181,31 +181,37 @@ void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerS
   }
 }
 
-/// The seconds of a pass on the queue, with one op per layer and direction.
-double pass_in_ops(const PilotLayers& layers, Queue& queue) {
-  Clock::time_point begin, end;
-  queue.enqueue([&] { begin = Clock::now(); });
-  const auto enqueue = [&](const std::string&, const auto& work) { queue.enqueue(work); };
-  pass_through(layers, enqueue, enqueue);
-  queue.enqueue([&] { end = Clock::now(); });
-  queue.record().wait();
-  return std::chrono::duration<double>(end - begin).count();
+/// Passes on all these devices at once, with one op per layer and direction. The layers are those
+/// of one device each. Returns the mean seconds of a pass.
+double passes_in_ops(const std::vector<PilotLayers>& layers, const Pilot::Devices& devices) {
+  std::vector<std::pair<Clock::time_point, Clock::time_point>> times(devices.size());
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    Queue& queue = devices[d]->compute();
+    queue.enqueue([&times, d] { times[d].first = Clock::now(); });
+    const auto enqueue = [&](const std::string&, const auto& work) { queue.enqueue(work); };
+    pass_through(layers[d], enqueue, enqueue);
+    queue.enqueue([&times, d] { times[d].second = Clock::now(); });
+  }
+  for (Device* device : devices) device->compute().record().wait();
+  std::chrono::duration<double> sum(0);
+  for (const auto& [begin, end] : times) sum += end - begin;
+  return sum.count() / static_cast<double>(devices.size());
 }
 
 /// See Pilot::measure_op_start().
-double time_op_start(const PilotLayers& layers, Queue& queue, double slowdown) {
+double time_op_start(const std::vector<PilotLayers>& layers, const Pilot::Devices& devices) {
   const auto run = [](const std::string&, const auto& work) { work(); };
-  const auto pass = [&] { pass_through(layers, run, run); };
+  const auto pass = [&] { pass_through(layers[0], run, run); };
   const OneTorchThread one_thread;
   std::vector<double> whole_s, in_ops_s;
   const auto round = [&] {
     pass();  // fills the caches
     whole_s.push_back(seconds_of(pass));
-    in_ops_s.push_back(pass_in_ops(layers, queue));
+    in_ops_s.push_back(passes_in_ops(layers, devices));
   };
-  const std::size_t ops = 2 * layers.size();
-  repeat_measurement(round, ops * kPerPart);
-  const double besides_s = expected(in_ops_s) - slowdown * expected(whole_s);
+  const std::size_t ops = 2 * layers[0].size();
+  repeat_measurement(round, 2 * ops * kPerPart);
+  const double besides_s = expected(in_ops_s) - devices[0]->slowdown() * expected(whole_s);
   return std::max(1e-9, besides_s / static_cast<double>(ops));  // the cache keeps no zeros
 }
 
@@ -383,12 +389,13 @@ double Pilot::estimate_contention(int threads) {
   return known_contention(threads, "matrix product", matrix_product);
 }
 
-double Pilot::measure_op_start(const std::string& kind, Device& device, const Model& model) {
+double Pilot::measure_op_start(const std::string& kind, const Devices& devices,
+                               const Model& model) {
   constexpr std::size_t kMost = 8;  // layers, from all over the model
   const auto alike = layers_by_cost(model.spec);
   const std::size_t stride = (alike.size() + kMost - 1) / kMost;
   std::map<std::string, std::vector<int>> chosen;
-  std::string key = kind;
+  std::string key = fmt::format("{} times {}", devices.size(), kind);
   std::size_t number = 0;
   for (const auto& each : alike) {
     if (number++ % stride != 0) continue;
@@ -397,11 +404,13 @@ double Pilot::measure_op_start(const std::string& kind, Device& device, const Mo
   }
   if (const auto known = cache_.find_op_start(key)) return *known;
   const auto measurement = cache_.begin_measurement();
-  PilotLayers layers;
-  for (const auto& [layer, numbers] : chosen) {
-    layers.emplace(layer, std::make_unique<PilotLayer>(model, numbers));
+  std::vector<PilotLayers> layers(devices.size());
+  for (PilotLayers& of_device : layers) {
+    for (const auto& [layer, numbers] : chosen) {
+      of_device.emplace(layer, std::make_unique<PilotLayer>(model, numbers));
+    }
   }
-  const double seconds = time_op_start(layers, device.compute(), device.slowdown());
+  const double seconds = time_op_start(layers, devices);
   cache_.add_op_start(key, seconds, measurement.end());
   cache_.save();
   return seconds;

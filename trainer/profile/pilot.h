@@ -41,10 +41,11 @@ class Pilot {
   /// CPU contention of the layer that dominates a step, with `threads` threads at once; measured
   /// unless it is known.
   double measure_contention(int threads, const Model& model, const Profile& profile);
-  /// What an op takes besides its layers on a device that is slowed, because processors work more
-  /// slowly after a sleep: seconds, the mean over some layers of the model. Measured unless it is
-  /// known; `kind` names the device's kind.
-  double measure_op_start(const std::string& kind, Device& device, const Model& model);
+  using Devices = std::vector<Device*>;
+  /// What an op takes besides its layers on devices that are slowed, because processors work more
+  /// slowly after a sleep, in which others use their caches: seconds, the mean over some layers of
+  /// the model, while all these devices of one kind compute. Measured unless it is known.
+  double measure_op_start(const std::string& kind, const Devices& devices, const Model& model);
   /// Estimates costs from shapes without running layers (trainer/profile/estimate.h).
   Profile estimate(const ModelSpec& model);
   /// CPU contention of products, likewise.

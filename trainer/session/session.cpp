@@ -64,10 +64,12 @@ DeviceList open_devices(const SessionConfig& config) {
   return std::move(*devices);
 }
 
-/// Null for one that is alone, or only plans.
-std::unique_ptr<Hosts> meet_hosts(const HostsConfig& config) {
+/// Null for one that is alone, or only plans. Fewer hosts may come than `config` has.
+std::unique_ptr<Hosts> meet_hosts(HostsConfig& config) {
   if (!config.several() || config.endpoint.empty()) return nullptr;
-  return std::make_unique<Hosts>(config);
+  auto hosts = std::make_unique<Hosts>(config);
+  config = hosts->config();
+  return config.several() ? std::move(hosts) : nullptr;
 }
 
 /// Including the lists.

@@ -68,7 +68,7 @@ void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
   check.finish();
 }
 
-/// Opens the checkpoints of a trial, if it has some. Only host 0 writes any.
+/// Opens the checkpoints of a trial, if it has some. Only host 0 and its successor write any.
 TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial& trial) {
   if (!hosts) return store.open_checkpoints(id, trial);
   if (const std::string why = hosts->problem(); !why.empty()) throw Error(why);
@@ -113,7 +113,7 @@ TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial
   } catch (const std::exception& error) {
     problem = fmt::format("host {}: {}", hosts->number(), error.what());
   }
-  trial.checkpoints.reset();
+  if (trial.checkpoints) trial.checkpoints->close();
   trial.config.weights_file.clear();
   hosts->tell(key_of(trial.exchange, hosts->number()), problem);
   if (!problem.empty()) throw Error(problem);
@@ -199,9 +199,15 @@ void Session::Impl::on_agreed(const Agreement& agreement) {
   });
 }
 
-/// A trial of which this host has made a step that others lack waits for them.
+/// A trial of which this host has made a step that others lack waits for them. If host 0 is lost,
+/// all wait for its successor.
 void Session::Impl::go_on(const Agreement& agreement) {
   round = 0;
+  if (hosts->needs_successor()) {
+    if (!first_host_lost_s) first_host_lost_s = now_s();
+    if (hosts->is_successor() && !std::exchange(is_successor, true)) take_over();
+    return;
+  }
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (!trains_on_hosts(JobId(t))) continue;
     SessionTrial& trial = *trials[t];
@@ -232,6 +238,38 @@ void Session::Impl::go_on(JobId id, bool is_behind) {
   goes_on.lanes.reason = fmt::format("{} of {} hosts compute it", num, config.hosts.size);
   goes_on.plan = plan;
   shell->go_on(id, std::move(plan), is_behind);
+}
+
+/// Ends all trials, which saves them, unless host 0 lives. It takes some time until the system
+/// releases the lock of a machine that is lost.
+void Session::Impl::take_over() {
+  constexpr std::chrono::milliseconds kRetry(100);
+  if (!hosts->problem().empty()) return;
+  std::string why = "host 0 has stopped; its own output says why";
+  const auto cannot = [&](const std::exception& error) {
+    why = fmt::format("host 0 is lost, and no other can take its place: {}", error.what());
+  };
+  try {
+    RunLock lock(config.hosts.run_folder);
+    if (lock.follows_crash()) {
+      for (const auto& trial : trials) {
+        if (trial->checkpoints && !trial->ended()) trial->checkpoints->open();
+      }
+      run_lock.emplace(std::move(lock));
+      return shell->stop_all();
+    }
+  } catch (const InUse& error) {
+    if (now_s() < *first_host_lost_s + config.hosts.timeout_s) {
+      return shell->call_after(kRetry, [this] {
+        const MutexLock call_lock(mutex);
+        take_over();
+      });
+    }
+    cannot(error);
+  } catch (const std::exception& error) {
+    cannot(error);
+  }
+  leave_hosts(why + "; start all hosts again with resume: auto");
 }
 
 /// A trial that could not go on may fit the devices that are there now.
@@ -267,6 +305,10 @@ bool Session::Impl::has_trained_with_hosts() const {
            return !is_shared(trial) || trial->result.state == TrialState::done ||
                   (trial->job && trial->job->failed_to_commit());
          });
+}
+
+std::optional<HostsConfig> Session::next_hosts() const {
+  return impl_->hosts ? impl_->hosts->next() : std::nullopt;
 }
 
 void Session::announce_trials(const std::vector<std::string>& client_ids) {

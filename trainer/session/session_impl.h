@@ -153,6 +153,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void rest_if_all_do() SPILLWAY_REQUIRES(mutex);
   void go_on(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
   void go_on(JobId id, bool is_behind) SPILLWAY_REQUIRES(mutex);
+  void take_over() SPILLWAY_REQUIRES(mutex);
   void renew_if_interrupted() SPILLWAY_REQUIRES(mutex);
   void leave_hosts(const std::string& why);
   void fail_on_hosts(JobId id, const std::string& reason);
@@ -186,6 +187,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   template <typename Done>
   void run_until(const Done& done);
   void run_until_ended(JobId id);
+  void keep_checkpoints(const SessionTrial& trial) const;
   void bring(JobId id) SPILLWAY_REQUIRES(mutex);
   void join_run(JobId id) SPILLWAY_REQUIRES(mutex);
   void serve(Shell& run);
@@ -218,8 +220,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   static int num_host_workers();
   const SessionTrial* first_planned() const SPILLWAY_REQUIRES(mutex);
   Contention measure_contention() SPILLWAY_REQUIRES(mutex);
-  double measure_op_start(const SessionTrial& trial, const DeviceList::Entry& entry)
-      SPILLWAY_REQUIRES(mutex);
+  std::vector<double> measure_op_starts(const SessionTrial& trial) SPILLWAY_REQUIRES(mutex);
   VirtualCosts measure_costs() SPILLWAY_REQUIRES(mutex);
   RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
                      std::vector<TraceSpan>& spans) const SPILLWAY_REQUIRES(mutex);
@@ -250,6 +251,9 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   /// The round for which all trials that hosts train together have to rest; 0: none.
   std::int64_t round SPILLWAY_GUARDED_BY(mutex) = 0;
   std::int64_t epoch SPILLWAY_GUARDED_BY(mutex) = 0;  ///< round to which transfers belong
+  std::optional<double> first_host_lost_s SPILLWAY_GUARDED_BY(mutex);  ///< on the run's clock
+  bool is_successor SPILLWAY_GUARDED_BY(mutex) = false;        ///< takes the place of host 0
+  std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);  ///< of a successor
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;
   std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials

@@ -25,7 +25,7 @@ void Session::Impl::begin_run() {
   std::vector<Device*> all_devices;
   for (std::size_t d = 0; d < devices.size(); ++d) all_devices.push_back(devices[d].device.get());
   for (const auto& trial : trials) {
-    if (trial->checkpoints && !trial->ended()) trial->checkpoints->open();
+    if (!trial->ended()) keep_checkpoints(*trial);
   }
   run_begin_s = now_s();
   run_error = nullptr;
@@ -49,6 +49,11 @@ void Session::Impl::begin_run() {
   }
   if (std::exchange(run_phase, RunPhase::until_ended) == RunPhase::stopped) stop_all();
   engine_thread = std::thread([this] { serve(*serving); });
+}
+
+/// Of several hosts, host 0 alone writes checkpoints.
+void Session::Impl::keep_checkpoints(const SessionTrial& trial) const {
+  if (trial.checkpoints && (!hosts || hosts->number() == 0)) trial.checkpoints->open();
 }
 
 /// Submits a trial to the engine, on its thread. One that has ended takes only its number.
@@ -77,7 +82,7 @@ void Session::Impl::join_run(JobId id) {
   if (!takes_trials()) return;
   SessionTrial& comes = trial(id);
   if (!comes.ended()) {  // make_controller() has entered the others, from the journal
-    if (comes.checkpoints) comes.checkpoints->open();
+    keep_checkpoints(comes);
     enter(*controller, id, {});
   }
   bring(id);
@@ -117,12 +122,16 @@ void Session::Impl::end_run(const std::string& failure) {
     ended = std::move(shell);
     controller.reset();
   }
+  bool has_saved_all = false;
   if (hosts) {
     const MutexLock lock(mutex);
     round = 0;
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
+    has_saved_all = run_lock.has_value();
+    run_lock.reset();
   }
   if (!failure.empty()) leave_hosts(failure);
+  if (has_saved_all) hosts->succeed();
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
   devices.settle();

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "scheduler/simulation/controlled_shell.h"
@@ -44,22 +46,36 @@ Contention Session::Impl::measure_contention() {
   return {threads, pilot.measure_contention(threads, *first->model, first->profile)};
 }
 
-double Session::Impl::measure_op_start(const SessionTrial& trial, const DeviceList::Entry& entry) {
-  const bool is_slowed = entry.device->slowdown() != 1;
-  if (!is_slowed || config.estimate || entry.state != DeviceList::State::present) return 0;
-  return pilot.measure_op_start(kind_of(*entry.device), *entry.device, *trial.model);
+/// By device; those that are not slowed start ops in no time.
+std::vector<double> Session::Impl::measure_op_starts(const SessionTrial& trial) {
+  std::map<std::string, Pilot::Devices> slowed;
+  for (std::size_t d = 0; d < devices.size() && !config.estimate; ++d) {
+    Device& device = *devices[d].device;
+    if (device.slowdown() == 1 || devices[d].state != DeviceList::State::present) continue;
+    slowed[kind_of(device)].push_back(&device);
+  }
+  std::vector<double> starts(devices.size());
+  for (const auto& [kind, alike] : slowed) {
+    const double seconds = pilot.measure_op_start(kind, alike, *trial.model);
+    for (std::size_t d = 0; d < starts.size(); ++d) {
+      if (kind_of(*devices[d].device) == kind) starts[d] = seconds;
+    }
+  }
+  return starts;
 }
 
 VirtualCosts Session::Impl::measure_costs() {
   VirtualCosts costs{.links = LinkTable(config.links), .host_workers = num_host_workers()};
   costs.contention = measure_contention();
   const SessionTrial* first = first_planned();
-  if (first) costs.copy_bytes_per_s = first->planned.copy_bytes_per_s;
+  if (first) {
+    costs.copy_bytes_per_s = first->planned.copy_bytes_per_s;
+    costs.op_start_s = measure_op_starts(*first);
+  }
   for (std::size_t d = 0; d < devices.size(); ++d) {
     costs.link_bytes_per_s.push_back(static_cast<double>(devices[d].link_bytes_per_s));
     if (!first) continue;
     costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
-    costs.op_start_s.push_back(measure_op_start(*first, devices[d]));
   }
   costs.dispatch_latency_s = measure_dispatch_latency();
   const bool has_links = !config.has_gpus() && !config.links.empty();

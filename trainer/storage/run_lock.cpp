@@ -57,15 +57,19 @@ int write_own_number(int file) {
   return static_cast<std::size_t>(written) == text.size() ? 0 : ENOSPC;
 }
 
-/// Locks the file and writes the process id into it. Throws InUse, IoError.
-void claim(int file, const std::filesystem::path& path) {
+/// Locks the file and writes the process id into it. Returns whether it still has another one.
+/// Throws InUse, IoError.
+bool claim(int file, const std::filesystem::path& path) {
   if (!is_regular(file)) throw IoError("cannot lock", path, EINVAL);
   const int code = lock(file);
   if (code == EAGAIN || code == EACCES) throw InUse(path.parent_path(), process_in(file));
   if (code != 0) throw IoError("cannot lock", path, code);
+  struct stat status {};
+  const bool has_number = ::fstat(file, &status) == 0 && status.st_size > 0;
   if (const int problem = write_own_number(file); problem != 0) {
     throw IoError("cannot write", path, problem);
   }
+  return has_number;
 }
 
 }  // namespace
@@ -77,7 +81,7 @@ RunLock::RunLock(std::filesystem::path folder) : folder_(std::move(folder)) {
   file_ = ::open(path.c_str(), kFlags, 0666);
   if (file_ < 0) throw IoError("cannot open", path, errno);
   try {
-    claim(file_, path);
+    follows_crash_ = claim(file_, path);
   } catch (...) {
     ::close(file_);
     throw;
@@ -85,10 +89,15 @@ RunLock::RunLock(std::filesystem::path folder) : folder_(std::move(folder)) {
 }
 
 RunLock::RunLock(RunLock&& other) noexcept
-    : folder_(std::move(other.folder_)), file_(std::exchange(other.file_, -1)) {}
+    : folder_(std::move(other.folder_)),
+      file_(std::exchange(other.file_, -1)),
+      follows_crash_(other.follows_crash_) {}
 
 RunLock::~RunLock() {
-  if (file_ >= 0) ::close(file_);
+  if (file_ < 0) return;
+  // If that fails, it looks like a crash.
+  [[maybe_unused]] const int code = ::ftruncate(file_, 0);
+  ::close(file_);
 }
 
 std::optional<std::string> holder_of(const std::filesystem::path& folder) {

@@ -7,7 +7,8 @@
 namespace spillway {
 
 /// Locks a run's folder for one process by its file `lock`. The system releases the lock when the
-/// process ends, also if it crashes. The file contains the process id as text. Move-only.
+/// process ends, also if it crashes. The file contains the process id as text, and nothing once the
+/// lock was released in order. Move-only.
 class RunLock {
  public:
   /// Throws IoError, and InUse with the process that holds the folder.
@@ -17,10 +18,13 @@ class RunLock {
   ~RunLock();
 
   const std::filesystem::path& folder() const { return folder_; }
+  /// Whether the process that had it last has crashed or was killed.
+  bool follows_crash() const { return follows_crash_; }
 
  private:
   std::filesystem::path folder_;
   int file_ = -1;
+  bool follows_crash_ = false;
 };
 
 /// The process that holds the folder ("process 4711"), if any. The query takes no lock, so it never

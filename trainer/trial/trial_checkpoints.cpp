@@ -99,7 +99,7 @@ bool TrialCheckpoints::is_saving() const {
 }
 
 bool TrialCheckpoints::is_due(std::int64_t step) const {
-  if (is_saving()) return false;
+  if (!store_ || is_saving()) return false;
   const std::chrono::duration<double> passed = Clock::now() - last_begun_;
   return (config_.every_steps > 0 && step % config_.every_steps == 0) ||
          (config_.every_s > 0 && passed.count() >= config_.every_s);
@@ -116,6 +116,7 @@ GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
 }
 
 void TrialCheckpoints::save(TrialHistory history) {
+  if (!store_) return;
   wait();
   last_begun_ = Clock::now();
   const std::int64_t step = history.num_steps();

@@ -53,8 +53,11 @@ class TrialCheckpoints {
   /// ConfigError
   /// (`checkpoint`) if it belongs to another contract; NewerFormat.
   Newest open_newest();
-  /// Creates the folder if it is missing. Call before attach(). Throws IoError.
+  /// Creates the folder if it is missing. Without it, nothing is saved. Throws IoError.
   void open();
+  /// Saves nothing from now on, unless open() is called again: another process may write the
+  /// folder.
+  void close() { store_.reset(); }
 
   /// Sets the state that save() reads: in a home, through a gate. They outlive this object.
   void attach(const StatePlaces& places, const Home& home, StateGate& gate);

@@ -263,6 +263,66 @@ class Failures(Hosts):
                 self.assertNotEqual(code, 0)
                 self.assertIn(f'"host":{host}', self.events(out))
 
+    def steps(self, out):
+        events = [json.loads(line) for line in self.events(out).splitlines()]
+        return [event["step"] for event in events if event["event"] == "step"]
+
+    def test_another_host_takes_the_place_of_host_0(self):
+        expected = self.alone(self.LONG, FAST)
+        for lost, at_once in (([0], True), ([0, 1], True), ([0, 1], False)):
+            out = f"run{len(lost)}{at_once}"
+            hosts = self.begin(self.LONG, 3, own=[[], ["--json"], ["--json"]], out=out)
+            for number in lost:
+                if number == 0 or not at_once:
+                    begin = self.num_steps(out)
+                    wait_for(hosts[2], lambda: self.num_steps(out) > begin + 3)
+                hosts[number].kill()
+            self.assertEqual(self.results(hosts[len(lost):]), expected)
+            steps = self.steps(out)
+            self.assertEqual(sorted(set(steps)), list(range(1, 61)))
+            self.assertLessEqual(len(steps), 60 + len(lost), "more than the open step was repeated")
+            rows = (self.folder / out / "trials/small/metrics.csv").read_text().splitlines()
+            self.assertEqual(len(rows), 1 + 60)
+
+    def test_a_host_that_joined_takes_the_place_of_host_0(self):
+        expected = self.alone(self.LONG, FAST)
+        endpoint = free_endpoint()
+        first = self.start("train", self.write(self.LONG), f"output_dir={self.folder / 'run'}",
+                           "hosts.size=3", f"hosts.endpoint={endpoint}")
+        joined = [self.start("join", endpoint, FAST) for _ in range(2)]
+        wait_for(joined[0], lambda: self.num_steps("run") > 3)
+        first.kill()
+        for code, _, log in self.end(joined):
+            self.assertEqual(code, 0, log)
+            self.assertIn("host 0 is lost; this host goes on as host ", log)
+        self.assertEqual(len(set(self.steps("run"))), 60)
+        report = self.start("resume", self.folder / "run", "hosts.size=1", "--json")
+        self.assertEqual(self.results([report]), expected)
+
+    def test_hosts_begin_without_those_that_do_not_come(self):
+        hosts = self.begin(GPT, 4, "hosts.timeout_s=3", "hosts.start_size=2",
+                           own=[[], ["hosts.endpoint=127.0.0.1:1"], [], []])
+        self.assertEqual(self.results([hosts[0], *hosts[2:]]), self.alone(GPT))
+        self.assertIn("nobody answered", self.logs_of_failed(hosts[1:2])[0])
+
+    def test_no_host_takes_the_place_of_one_that_lives(self):
+        expected = self.alone(self.LONG, FAST)
+        hosts = self.begin(self.LONG, 3, "hosts.timeout_s=5")
+        self.wait_for_steps(hosts)
+        hosts[0].send_signal(signal.SIGSTOP)
+        for log in self.logs_of_failed(hosts[1:]):
+            self.assertIn("no other can take its place", log)
+            self.assertIn("is in use by process", log)
+        hosts[0].send_signal(signal.SIGCONT)
+        self.assertEqual(self.results(hosts[:1]), expected)
+
+    def test_no_host_takes_the_place_of_one_that_keeps_no_checkpoints(self):
+        hosts = self.begin(self.LONG, 2, "checkpoint.keep=0")
+        self.wait_for_steps(hosts)
+        hosts[0].kill()
+        [log] = self.logs_of_failed(hosts[1:])
+        self.assertIn("host 0 is lost or has stopped", log)
+
     def test_too_few_hosts_stop_and_resume_exactly(self):
         expected = self.alone(self.LONG, FAST)
         for lost, sent in ((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)):
@@ -353,7 +413,7 @@ class Failures(Hosts):
         hosts[1].send_signal(signal.SIGCONT)
         code, _, log = self.end(hosts[1:])[0]
         self.assertEqual(code, 1)
-        self.assertIn("host 0 is lost or has stopped", log)
+        self.assertIn("host 0 has stopped; its own output says why; start all hosts again", log)
 
     def test_more_hosts_than_groups_are_refused(self):
         hosts = self.begin(GPT, 2, "train.reduction_groups=1")

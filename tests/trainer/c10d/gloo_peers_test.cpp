@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <future>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -61,20 +64,22 @@ TEST(GlooPipes, RefuseTlsThatSendsPlainText) {
   EXPECT_EQ(connect_by_gloo(rendezvous, {.name = "epoch 1"}, kShort).size(), 1u);
 }
 
-/// The names of meetings that hosts start one after another at the same store.
-std::vector<std::string> names_of_meeting(const Rendezvous& rendezvous, int size) {
-  std::vector<std::future<std::string>> coming;
-  for (int host = size - 1; host >= 0; --host) {  // host 0 comes last
+/// What each of these hosts of `size` gets. Host 0 comes last.
+std::vector<Meeting> meetings_of(const Rendezvous& rendezvous, std::vector<int> hosts, int size,
+                                 int least, std::chrono::milliseconds limit = kLong) {
+  std::ranges::sort(hosts, std::greater());
+  std::vector<std::future<Meeting>> coming;
+  for (int host : hosts) {
     coming.push_back(std::async(std::launch::async, [&, host] {
       const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
       Board board(joined, std::nullopt);
-      return name_of_meeting(board, host, size, kLong);
+      return meet(board, host, size, least, limit);
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  std::vector<std::string> names;
-  for (auto& each : coming) names.push_back(each.get());
-  return names;
+  std::vector<Meeting> meetings;
+  for (auto& each : coming) meetings.push_back(each.get());
+  return meetings;
 }
 
 /// torchrun keeps a store: hosts that start again do not take the name of an earlier start.
@@ -82,16 +87,31 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
   const Rendezvous rendezvous = Rendezvous::open({});
   std::set<std::string> seen;
   for (const int size : {3, 3, 2, 4}) {
-    const auto names = names_of_meeting(rendezvous, size);
-    for (const std::string& name : names) EXPECT_EQ(name, names.front());
-    EXPECT_TRUE(seen.insert(names.front()).second);
+    std::vector<int> all(static_cast<std::size_t>(size));
+    std::iota(all.begin(), all.end(), 0);
+    const auto meetings = meetings_of(rendezvous, all, size, size);
+    for (const Meeting& each : meetings) {
+      EXPECT_EQ(each.name, meetings.front().name);
+      EXPECT_EQ(each.hosts, all);
+    }
+    EXPECT_TRUE(seen.insert(meetings.front().name).second);
   }
   const auto too_late = [&](int number) {
     Board board(rendezvous, std::nullopt);
-    return thrown<Error>([&] { name_of_meeting(board, number, 2, kShort); });
+    return thrown<Error>([&] { meet(board, number, 2, 2, kShort); });
   };
   EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not arrived at 127.0.0.1:");
   EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not answered host 1 at 127.0.0.1:");
+}
+
+TEST(Meeting, BeginsWithoutHostsThatDoNotCome) {
+  const Rendezvous rendezvous = Rendezvous::open({});
+  for (const Meeting& each : meetings_of(rendezvous, {0, 1, 3}, 4, 2, std::chrono::seconds(1))) {
+    EXPECT_EQ(each.hosts, (std::vector<int>{0, 1, 3}));
+  }
+  Board board(rendezvous, std::nullopt);
+  const auto error = thrown<Error>([&] { meet(board, 0, 4, 2, kShort); });
+  EXPECT_PRED2(contains, error.what(), "host 1 and host 2 and host 3 has not arrived");
 }
 
 TEST(Rendezvous, ListensAtItsEndpointAlone) {

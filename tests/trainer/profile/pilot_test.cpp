@@ -141,10 +141,15 @@ TEST(Pilot, KeepsWhatAnOpOfASlowedDeviceTakesBesidesItsLayers) {
   const auto model = make_gpt(tiny_gpt(), 2);
   const auto device = make_cpu_device("cpu", 8_MiB, {.slowdown = 50});
   const auto quiet = [] { return 0.0; };
-  const double measured = Pilot(file, quiet).measure_op_start("slow", *device, *model);
+  const auto start = [&](const std::string& kind, const Pilot::Devices& devices) {
+    return Pilot(file, quiet).measure_op_start(kind, devices, *model);
+  };
+  const double measured = start("slow", {device.get()});
   EXPECT_GT(measured, 0);
-  EXPECT_EQ(Pilot(file, quiet).measure_op_start("slow", *device, *model), measured);
-  EXPECT_NE(Pilot(file, quiet).measure_op_start("other", *device, *model), measured);
+  EXPECT_EQ(start("slow", {device.get()}), measured);
+  EXPECT_NE(start("other", {device.get()}), measured);
+  const auto second = make_cpu_device("second", 8_MiB, {.slowdown = 50});
+  EXPECT_NE(start("slow", {device.get(), second.get()}), measured);
 }
 
 TEST(HostRates, ExpectAMeanWithoutFirstCallsAndPauses) {

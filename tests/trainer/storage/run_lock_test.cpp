@@ -70,13 +70,15 @@ TEST(RunLock, EndsWithItsProcess) {
   Holder holder(folder.path());
   holder.kill();
   const RunLock lock(folder.path());
+  EXPECT_TRUE(lock.follows_crash());
   EXPECT_EQ(folder.read("lock"), std::to_string(::getpid()) + "\n");
 }
 
 TEST(RunLock, EndsWithItsObject) {
   const TemporaryFolder folder;
   { const RunLock lock(folder.path()); }
-  EXPECT_NO_THROW(RunLock(folder.path()));
+  EXPECT_EQ(folder.read("lock"), "");
+  EXPECT_FALSE(RunLock(folder.path()).follows_crash());
 }
 
 /// Also while another process queries it again and again: queries do not disturb whoever takes the
