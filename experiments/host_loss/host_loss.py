@@ -101,7 +101,7 @@ def wait_until(condition, limit_s=120):
 def lose_some(draw, hosts, events):
     """Sends signals; returns (number, when, how) of each victim, in order. The first of the hosts
     that are left, which writes the outputs, is killed: if it is asked to leave, all end, and if it
-    is frozen, none can take its place."""
+    is frozen, none can take its place. It is not killed before they have met again."""
     victims = draw.sample(range(len(hosts)), draw.randint(1, len(hosts) - 1))
     at_once = draw.random() < 0.3
     losses, step = [], draw.randrange(STEPS - 30)
@@ -116,6 +116,7 @@ def lose_some(draw, hosts, events):
         meets = seen is not None and not is_first and draw.random() < 0.5
         if meets:  # while the others meet again
             time.sleep(draw.random() * 0.5)
+            at_once = False
         elif number == 0 or not at_once:
             wait_until(has_come)
             step += draw.randrange(1, 10)

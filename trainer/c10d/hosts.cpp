@@ -246,6 +246,10 @@ Hosts::Hosts(const HostsConfig& config) : config_(config), fleet_(config.number,
   }
   PeersListener& listener = *this;
   peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
+  if (config_.start_size > 0) {
+    const MutexLock lock(mutex_);
+    detached_.emplace();
+  }
   life_ = std::jthread([this](const std::stop_token& stop) { show_life(stop); });
 }
 
@@ -276,6 +280,7 @@ std::string Hosts::hear(const std::string& name, int from) {
 void Hosts::attach(HostsObserver& observer) {
   const MutexLock lock(mutex_);
   observer_ = &observer;
+  has_begun_ = true;
   detached_.reset();
   if (!why_.empty()) return observer.on_hosts_ended();
   if (!fleet_.has_agreed()) fleet_.restart();  // this host may have told of the run before
@@ -343,7 +348,7 @@ void Hosts::lost(int host) {
 void Hosts::lose(int host, const std::string& why) {
   if (!why_.empty() || fleet_.lost().contains(host)) return;
   const bool trains = observer_ || detached_, is_done = parting_.contains(host);
-  const bool is_needed = host == 0 && config_.run_folder.empty();
+  const bool is_needed = host == 0 && (config_.run_folder.empty() || !has_begun_);
   if (!is_done && (is_needed || !trains)) return end(fmt::format("{}; {}", why, kRestart));
   if (!trains) return;
   peers_->drop(host);

@@ -56,7 +56,8 @@ class Hosts final : private PeersListener {
   /// together has ended.
   std::string hear(const std::string& name, int from);
 
-  /// From now on, jobs train. Until the first call, a lost host ends training together.
+  /// From now on, jobs train. Until the first call, a lost host ends training together, unless
+  /// HostsConfig::start_size lets it begin with fewer.
   void attach(HostsObserver& observer);
   /// No job runs on this host any more.
   void detach(const RestingJobs& jobs);
@@ -111,7 +112,8 @@ class Hosts final : private PeersListener {
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
   Fleet fleet_ SPILLWAY_GUARDED_BY(mutex_);
   HostsObserver* observer_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
-  std::optional<RestingJobs> detached_ SPILLWAY_GUARDED_BY(mutex_);  ///< after the first run
+  bool has_begun_ SPILLWAY_GUARDED_BY(mutex_) = false;               ///< the first run
+  std::optional<RestingJobs> detached_ SPILLWAY_GUARDED_BY(mutex_);  ///< outside of a run
   std::optional<Rendezvous> rendezvous_;
   std::optional<Board> board_;
   std::string prefix_;   ///< of this meeting's keys
