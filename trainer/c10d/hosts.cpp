@@ -3,23 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/udp.hpp>
-#include <boost/system/system_error.hpp>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
-#include "core/base/config_check.h"
 #include "core/sealing/sealed_pipes.h"
 #include "spillway/error.h"
 #include "trainer/c10d/gloo_pipes.h"
+#include "trainer/c10d/host_endpoint.h"
 #include "trainer/c10d/invitation.h"
 #include "trainer/c10d/meeting.h"
 #include "trainer/c10d/quiet_c10d.h"
@@ -31,85 +25,6 @@ using std::chrono::milliseconds;
 
 milliseconds limit_of(const HostsConfig& config) {
   return milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
-}
-
-std::optional<Endpoint> endpoint_of(const std::string& text) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return std::nullopt;
-  const char* const end = text.data() + text.size();
-  Endpoint endpoint{.host = text.substr(0, colon)};
-  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, endpoint.port);
-  const bool is_port = error == std::errc() && stop == end && endpoint.port > 0;
-  return is_port && endpoint.port < 65536 ? std::optional(endpoint) : std::nullopt;
-}
-
-void require_valid(const HostsConfig& config) {
-  ConfigCheck check;
-  check.require(endpoint_of(config.endpoint).has_value(), "hosts.endpoint",
-                fmt::format("is '{}', must be HOST:PORT, where host 0 listens", config.endpoint));
-  check.require(
-      config.start_size <= config.size, "hosts.start_size",
-      fmt::format("is {}, must be at most hosts.size, {}", config.start_size, config.size));
-  check.require(config.timeout_s > 0, "hosts.timeout_s",
-                fmt::format("is {:g}, must be above 0", config.timeout_s));
-  check.finish();
-}
-
-/// The address of this machine from which packets go to the endpoint. Sends nothing.
-std::string address_towards(const Endpoint& endpoint) {
-  using boost::asio::ip::udp;
-  try {
-    boost::asio::io_context context;
-    udp::socket socket(context);
-    const auto found = udp::resolver(context).resolve(endpoint.host, fmt::to_string(endpoint.port));
-    socket.connect(found.begin()->endpoint());
-    return socket.local_endpoint().address().to_string();
-  } catch (const boost::system::system_error& error) {
-    throw ConfigError("hosts.endpoint", 0,
-                      fmt::format("is {}:{}, to which this machine finds no way ({}); check the "
-                                  "name, or set hosts.address",
-                                  endpoint.host, endpoint.port, error.code().message()));
-  }
-}
-
-/// Whether a name or address means this machine alone, or means nothing, which others report.
-bool is_loopback(const std::string& host) {
-  using boost::asio::ip::udp;
-  boost::asio::io_context context;
-  boost::system::error_code error;
-  const auto found = udp::resolver(context).resolve(host, "", error);
-  return error || std::ranges::all_of(found, [](const auto& entry) {
-           return entry.endpoint().address().is_loopback();
-         });
-}
-
-std::optional<Token> token_of(const HostsConfig& config) {
-  if (config.token_file.empty()) return std::nullopt;
-  return read_token(config.token_file);
-}
-
-/// Whether torchrun, which has started this host, has opened a store at the endpoint, and at all
-/// other addresses of its machine.
-bool has_store_of_torchrun(const std::string& endpoint) {
-  const auto value_of = [](const char* variable) -> std::string {
-    const char* const value = std::getenv(variable);
-    return value == nullptr ? "" : value;
-  };
-  return value_of("TORCHELASTIC_USE_AGENT_STORE") == "True" &&
-         endpoint == value_of("MASTER_ADDR") + ":" + value_of("MASTER_PORT");
-}
-
-/// Throws ConfigError (`hosts.token_file`).
-void require_trust(const HostsConfig& config, const std::string& host) {
-  if (!config.token_file.empty() || config.trust_network) return;
-  if (is_loopback(host) && !has_store_of_torchrun(config.endpoint)) return;
-  throw ConfigError(
-      "hosts.token_file", 0,
-      fmt::format(
-          "is empty, and whoever reaches {} could read the training and change it; make a "
-          "file with a secret by '(umask 077; openssl rand -hex 32 > token)', copy it to "
-          "all hosts and name it here, or set hosts.trust_network: true in a private network",
-          host));
 }
 
 /// Runs calls of the store. `endpoint`: for the message if it does not answer.
@@ -194,8 +109,7 @@ HostsConfig next_of(const std::set<int>& left, const HostsConfig& one,
 }  // namespace
 
 std::string invitation_at(const HostsConfig& config) {
-  require_valid(config);
-  const Endpoint endpoint = *endpoint_of(config.endpoint);
+  const Endpoint endpoint = checked_endpoint(config);
   require_trust(config, endpoint.host);
   const auto token = token_of(config);
   const auto rendezvous = Rendezvous::join(endpoint, limit_of(config));
@@ -212,16 +126,15 @@ std::string invitation_at(const HostsConfig& config) {
 }
 
 int take_host_number(const HostsConfig& config) {
-  const auto rendezvous = Rendezvous::join(*endpoint_of(config.endpoint), limit_of(config));
+  const auto rendezvous = Rendezvous::join(checked_endpoint(config), limit_of(config));
   return ask_store(config.endpoint,
                    [&] { return static_cast<int>(rendezvous.store()->add(kNumbers, 1)); });
 }
 
 Hosts::Hosts(const HostsConfig& config) : config_(config), fleet_(config.number, config.size) {
-  require_valid(config);
-  const Endpoint endpoint = *endpoint_of(config.endpoint);
+  const Endpoint endpoint = checked_endpoint(config);
   const milliseconds limit = limit_of(config);
-  address_ = config.address.empty() ? address_towards(endpoint) : config.address;
+  address_ = address_of_host(config);
   require_trust(config, endpoint.host);
   require_trust(config, address_);
   const std::optional<Token> token = token_of(config);
@@ -243,12 +156,9 @@ Hosts::Hosts(const HostsConfig& config) : config_(config), fleet_(config.number,
     const MutexLock lock(mutex_);
     fleet_ = Fleet(number(), size());
     last_heard_.assign(static_cast<std::size_t>(size()), Clock::now());
-  }
-  PeersListener& listener = *this;
-  peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
-  if (config_.start_size > 0) {
-    const MutexLock lock(mutex_);
-    detached_.emplace();
+    PeersListener& listener = *this;
+    peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
+    if (config_.start_size > 0) detached_.emplace();
   }
   life_ = std::jthread([this](const std::stop_token& stop) { show_life(stop); });
 }
@@ -395,7 +305,7 @@ bool Hosts::is_successor() const {
   return lacks_first() && *training().begin() == number();
 }
 
-void Hosts::succeed() {
+void Hosts::announce_successor() {
   const Endpoint free = free_endpoint(address_);
   const std::string endpoint = fmt::format("{}:{}", free.host, free.port);
   const MutexLock lock(mutex_);
@@ -451,7 +361,7 @@ void Hosts::hear_successor(int from, std::span<const std::byte> message) {
     const auto json = text_of(message);
     const auto left = json.at("hosts").get<std::set<int>>();
     const auto endpoint = json.at("endpoint").get<std::string>();
-    if (!left.contains(number())) throw Error("this host is not among them");
+    if (!left.contains(number())) return;  // it has parted
     next_ = next_of(left, config_, endpoint);
     notify_all(std::span(&kParting, 1));
     end(fmt::format("host 0 is lost; host {} goes on in its place at {}", from, endpoint));

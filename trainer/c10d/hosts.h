@@ -73,7 +73,7 @@ class Hosts final : private PeersListener {
   bool is_successor() const;
   /// Takes its place: the others go on with this host, which has saved all trials, in a new
   /// session. Returns once they know. Not on a thread of the peers.
-  void succeed();
+  void announce_successor();
   /// The hosts of that session.
   std::optional<HostsConfig> next() const;
 

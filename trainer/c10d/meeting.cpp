@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -77,7 +78,9 @@ Meeting join_meeting(Board& board, int number, Clock::time_point end, millisecon
   const std::string list = board.wait_for(list_of(name), [&] {
     if (Clock::now() > end + limit) throw too_late("host 0 has not answered");
   });
-  return {name, nlohmann::json::parse(list).get<std::vector<int>>()};
+  Meeting meeting{name, nlohmann::json::parse(list).get<std::vector<int>>()};
+  if (std::ranges::find(meeting.hosts, number) != meeting.hosts.end()) return meeting;
+  throw too_late(fmt::format("host 0 has begun without host {}", number));
 }
 
 }  // namespace

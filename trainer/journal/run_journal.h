@@ -38,6 +38,8 @@ class RunJournal {
   void add(Change change);
   /// Waits until all changes are written. Throws the error if that fails.
   void flush();
+  /// RunLock::end_in_order()
+  void end_in_order() const { lock_.end_in_order(); }
 
  private:
   /// Runs `work` on the writer's thread, waits for it, and throws what it throws.

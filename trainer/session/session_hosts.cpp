@@ -14,6 +14,8 @@
 namespace spillway {
 namespace {
 
+const std::string kRestart = "start all hosts again with resume: auto";
+
 std::string key_of(int exchange, int host) { return fmt::format("trial/{}/{}", exchange, host); }
 
 /// What host 0 says of a trial: how far it is, and its contract.
@@ -128,7 +130,9 @@ void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
 
 /// The trials that hosts train together end here; the others may go on with them. `why`: for users.
 void Session::Impl::leave_hosts(const std::string& why) {
-  if (hosts) hosts->leave(why);
+  if (!hosts) return;
+  if (hosts->number() == 0) store.end_in_order();
+  hosts->leave(why);
 }
 
 /// Whether the trial is in the run, has not ended, and several hosts train it.
@@ -139,7 +143,10 @@ bool Session::Impl::trains_on_hosts(JobId id) const {
 /// All trials of the run stop. Those that begin later stop at once, see bring().
 void Session::Impl::on_hosts_ended() {
   serving->stop_all();
-  serving->call([this] { hosts->abandon(); });
+  serving->call([this] {
+    if (!hosts->next())
+      hosts->abandon();  // else no transfer is open, and words may be on their way
+  });
 }
 
 void Session::Impl::on_host_lost(int lost, const std::string& why) {
@@ -204,8 +211,9 @@ void Session::Impl::on_agreed(const Agreement& agreement) {
 void Session::Impl::go_on(const Agreement& agreement) {
   round = 0;
   if (hosts->needs_successor()) {
+    if (!has_progress()) return leave_hosts("host 0 is lost; its own output says why; " + kRestart);
     if (!first_host_lost_s) first_host_lost_s = now_s();
-    if (hosts->is_successor() && !std::exchange(is_successor, true)) take_over();
+    if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
     return;
   }
   for (std::size_t t = 0; t < trials.size(); ++t) {
@@ -240,6 +248,13 @@ void Session::Impl::go_on(JobId id, bool is_behind) {
   shell->go_on(id, std::move(plan), is_behind);
 }
 
+/// Whether there is something to save. Before the first step, host 0 may not even have the folder.
+bool Session::Impl::has_progress() const {
+  return std::ranges::any_of(trials, [](const auto& trial) {
+    return trial->exchange >= 0 && trial->result.steps > trial->first_step;
+  });
+}
+
 /// Ends all trials, which saves them, unless host 0 lives. It takes some time until the system
 /// releases the lock of a machine that is lost.
 void Session::Impl::take_over() {
@@ -252,8 +267,11 @@ void Session::Impl::take_over() {
   try {
     RunLock lock(config.hosts.run_folder);
     if (lock.follows_crash()) {
+      lock.keep_mark();  // until this host has resumed the run
       for (const auto& trial : trials) {
-        if (trial->checkpoints && !trial->ended()) trial->checkpoints->open();
+        if (!trial->checkpoints || trial->ended()) continue;
+        // This host may have been frozen while others went on.
+        if (trial->checkpoints->newest_step() < trial->result.steps) trial->checkpoints->open();
       }
       run_lock.emplace(std::move(lock));
       return shell->stop_all();
@@ -269,7 +287,7 @@ void Session::Impl::take_over() {
   } catch (const std::exception& error) {
     cannot(error);
   }
-  leave_hosts(why + "; start all hosts again with resume: auto");
+  leave_hosts(why + "; " + kRestart);
 }
 
 /// A trial that could not go on may fit the devices that are there now.

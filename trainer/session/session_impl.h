@@ -153,6 +153,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void rest_if_all_do() SPILLWAY_REQUIRES(mutex);
   void go_on(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
   void go_on(JobId id, bool is_behind) SPILLWAY_REQUIRES(mutex);
+  bool has_progress() const SPILLWAY_REQUIRES(mutex);
   void take_over() SPILLWAY_REQUIRES(mutex);
   void renew_if_interrupted() SPILLWAY_REQUIRES(mutex);
   void leave_hosts(const std::string& why);
@@ -252,8 +253,8 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   std::int64_t round SPILLWAY_GUARDED_BY(mutex) = 0;
   std::int64_t epoch SPILLWAY_GUARDED_BY(mutex) = 0;  ///< round to which transfers belong
   std::optional<double> first_host_lost_s SPILLWAY_GUARDED_BY(mutex);  ///< on the run's clock
-  bool is_successor SPILLWAY_GUARDED_BY(mutex) = false;        ///< takes the place of host 0
-  std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);  ///< of a successor
+  bool takes_over SPILLWAY_GUARDED_BY(mutex) = false;                  ///< from host 0
+  std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);          ///< once it has taken over
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;
   std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials

@@ -122,16 +122,16 @@ void Session::Impl::end_run(const std::string& failure) {
     ended = std::move(shell);
     controller.reset();
   }
-  bool has_saved_all = false;
+  bool has_taken_over = false;
   if (hosts) {
     const MutexLock lock(mutex);
     round = 0;
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
-    has_saved_all = run_lock.has_value();
+    has_taken_over = run_lock.has_value();
     run_lock.reset();
   }
   if (!failure.empty()) leave_hosts(failure);
-  if (has_saved_all) hosts->succeed();
+  if (has_taken_over) hosts->announce_successor();
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
   devices.settle();

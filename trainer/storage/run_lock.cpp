@@ -53,7 +53,7 @@ int write_own_number(int file) {
   const std::string text = fmt::format("{}\n", ::getpid());
   if (::ftruncate(file, 0) != 0) return errno;
   const auto written = ::pwrite(file, text.data(), text.size(), 0);
-  if (written < 0) return errno;
+  if (written < 0 || ::fdatasync(file) != 0) return errno;
   return static_cast<std::size_t>(written) == text.size() ? 0 : ENOSPC;
 }
 
@@ -91,14 +91,17 @@ RunLock::RunLock(std::filesystem::path folder) : folder_(std::move(folder)) {
 RunLock::RunLock(RunLock&& other) noexcept
     : folder_(std::move(other.folder_)),
       file_(std::exchange(other.file_, -1)),
-      follows_crash_(other.follows_crash_) {}
+      follows_crash_(other.follows_crash_),
+      keeps_mark_(other.keeps_mark_) {}
 
 RunLock::~RunLock() {
   if (file_ < 0) return;
-  // If that fails, it looks like a crash.
-  [[maybe_unused]] const int code = ::ftruncate(file_, 0);
+  if (!keeps_mark_) end_in_order();
   ::close(file_);
 }
+
+/// If that fails, it looks like a crash.
+void RunLock::end_in_order() const { [[maybe_unused]] const int code = ::ftruncate(file_, 0); }
 
 std::optional<std::string> holder_of(const std::filesystem::path& folder) {
   const int file = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -20,11 +20,15 @@ class RunLock {
   const std::filesystem::path& folder() const { return folder_; }
   /// Whether the process that had it last has crashed or was killed.
   bool follows_crash() const { return follows_crash_; }
+  /// If this process is killed from now on, that is no crash: it ends in order.
+  void end_in_order() const;
+  /// Whoever has it next follows a crash, too.
+  void keep_mark() { keeps_mark_ = true; }
 
  private:
   std::filesystem::path folder_;
   int file_ = -1;
-  bool follows_crash_ = false;
+  bool follows_crash_ = false, keeps_mark_ = false;
 };
 
 /// The process that holds the folder ("process 4711"), if any. The query takes no lock, so it never

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "spillway/error.h"
@@ -69,6 +70,18 @@ void TrialCheckpoints::open() {
   if (store_) return;
   make_folders(config_.folder);
   store_.emplace(files_, config_.folder, CheckpointOptions{.keep = config_.keep});
+}
+
+std::optional<std::int64_t> TrialCheckpoints::newest_step() const {
+  if (!std::filesystem::exists(config_.folder)) return std::nullopt;
+  for (const std::uint64_t number : std::views::reverse(generations_in(files_, config_.folder))) {
+    try {
+      const Generation newest(files_, generation_path(config_.folder, number), number);
+      return static_cast<std::int64_t>(newest.manifest().step);
+    } catch (const Error&) {  // damaged: reported when it is read
+    }
+  }
+  return std::nullopt;
 }
 
 TrialCheckpoints::Newest TrialCheckpoints::open_newest() {

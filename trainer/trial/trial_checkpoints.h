@@ -53,6 +53,8 @@ class TrialCheckpoints {
   /// ConfigError
   /// (`checkpoint`) if it belongs to another contract; NewerFormat.
   Newest open_newest();
+  /// The steps of the newest generation that has a manifest; none if there is none.
+  std::optional<std::int64_t> newest_step() const;
   /// Creates the folder if it is missing. Without it, nothing is saved. Throws IoError.
   void open();
   /// Saves nothing from now on, unless open() is called again: another process may write the

@@ -106,6 +106,10 @@ void TrialStore::keep_journal(RunLock lock) {
   journal_ = std::move(journal);
 }
 
+void TrialStore::end_in_order() const {
+  if (const RunJournal* const file = journal()) file->end_in_order();
+}
+
 void TrialStore::take_over_changes(SessionTrial& trial) const {
   RunJournal* const file = journal();
   const auto known = file ? file->find(trial.config.client_id) : std::nullopt;

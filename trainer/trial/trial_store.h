@@ -33,6 +33,8 @@ class TrialStore {
   /// Throws what RunJournal's constructor throws.
   void keep_journal(RunLock lock);
   bool has_journal() const { return journal() != nullptr; }
+  /// No other process goes on with the run if this one is killed from now on.
+  void end_in_order() const;
   /// The trial repeats the changes of values that a contract of it has, unless it has others from
   /// the start.
   static void take_over(SessionTrial& trial, const Contract& then);

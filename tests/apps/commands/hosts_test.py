@@ -287,9 +287,14 @@ class Failures(Hosts):
     def test_a_host_that_joined_takes_the_place_of_host_0(self):
         expected = self.alone(self.LONG, FAST)
         endpoint = free_endpoint()
+        token = self.folder / "token"
+        token.touch(mode=0o600)
+        token.write_text("0123456789abcdef" * 4)
         first = self.start("train", self.write(self.LONG), f"output_dir={self.folder / 'run'}",
-                           "hosts.size=3", f"hosts.endpoint={endpoint}")
-        joined = [self.start("join", endpoint, FAST) for _ in range(2)]
+                           "hosts.size=3", f"hosts.endpoint={endpoint}",
+                           f"hosts.token_file={token}")
+        joined = [self.start("join", endpoint, FAST, f"hosts.token_file={token}")
+                  for _ in range(2)]
         wait_for(joined[0], lambda: self.num_steps("run") > 3)
         first.kill()
         for code, _, log in self.end(joined):
@@ -304,6 +309,15 @@ class Failures(Hosts):
                            own=[[], ["hosts.endpoint=127.0.0.1:1"], [], []])
         self.assertEqual(self.results([hosts[0], *hosts[2:]]), self.alone(GPT))
         self.assertIn("nobody answered", self.logs_of_failed(hosts[1:2])[0])
+
+    def test_no_host_takes_the_place_of_one_that_is_stopped_twice(self):
+        hosts = self.begin(self.LONG, 3)
+        self.wait_for_steps(hosts)
+        hosts[0].send_signal(signal.SIGINT)
+        wait_for(hosts[1], lambda: not (self.folder / "run/lock").read_text())
+        hosts[0].send_signal(signal.SIGINT)
+        for log in self.logs_of_failed(hosts)[1:]:
+            self.assertIn("host 0 has stopped; its own output says why", log)
 
     def test_no_host_takes_the_place_of_one_that_lives(self):
         expected = self.alone(self.LONG, FAST)

@@ -27,12 +27,13 @@ using testing::thrown;
 /// A process that holds the folder until it is killed.
 class Holder {
  public:
-  explicit Holder(const std::filesystem::path& folder) {
+  explicit Holder(const std::filesystem::path& folder, bool in_order = false) {
     int ready[2];
     if (::pipe(ready) != 0) throw std::runtime_error("no pipe");
     child_ = ::fork();
     if (child_ == 0) {
       const RunLock lock(folder);
+      if (in_order) lock.end_in_order();
       if (::write(ready[1], "x", 1) == 1) ::pause();
       ::_exit(0);
     }
@@ -72,6 +73,20 @@ TEST(RunLock, EndsWithItsProcess) {
   const RunLock lock(folder.path());
   EXPECT_TRUE(lock.follows_crash());
   EXPECT_EQ(folder.read("lock"), std::to_string(::getpid()) + "\n");
+}
+
+TEST(RunLock, KnowsAnEndInOrderFromACrash) {
+  const TemporaryFolder folder;
+  Holder(folder.path(), /*in_order=*/true).kill();
+  EXPECT_FALSE(RunLock(folder.path()).follows_crash());
+  Holder(folder.path()).kill();
+  {
+    RunLock lock(folder.path());
+    EXPECT_TRUE(lock.follows_crash());
+    lock.keep_mark();
+  }
+  EXPECT_TRUE(RunLock(folder.path()).follows_crash());
+  EXPECT_FALSE(RunLock(folder.path()).follows_crash());
 }
 
 TEST(RunLock, EndsWithItsObject) {
