@@ -82,7 +82,7 @@ class Events:
                 self.begin_s = begin_s if self.begin_s is None else min(self.begin_s, begin_s)
 
     def go_on_since(self, number):
-        """Whether another host has made steps since there were so many events."""
+        """Whether another host has taken over and made a step since the log had so many events."""
         kinds = [event["event"] for event in self.events[number:]]
         return "resumed" in kinds and "step" in kinds[kinds.index("resumed"):]
 
@@ -167,7 +167,7 @@ def run(program, config, draw):
 
 def delays(done):
     """(how, noticed after, next commit after that is more than a step) of the first loss, if it came
-    before the end and was alone. Nobody notes when the loss of host 0 is noticed."""
+    before the end and was alone. The log does not say when the loss of host 0 was noticed."""
     victim, sent_s, how = done.losses[0]
     sent_s -= done.events.begin_s
     noticed = [event["time_s"] for event in done.events.events

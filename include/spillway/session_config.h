@@ -70,8 +70,8 @@ struct HostsConfig {
   /// Without a token, hosts may listen at other addresses than those of the machine itself.
   bool trust_network = false;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
-  /// Of the run, if all hosts see it: if host 0 is lost, the first other one that can lock this
-  /// folder saves all trials, and training can go on, see Session::next_hosts(). Empty: it ends.
+  /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves
+  /// all trials, which train on in new sessions: see Session::next_hosts(). Empty: training ends.
   std::filesystem::path run_folder;
   bool several() const { return size > 1; }  ///< whether there are other hosts
   bool operator==(const HostsConfig&) const = default;

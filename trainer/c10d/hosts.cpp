@@ -88,16 +88,14 @@ std::string lost_text(int host) {
   return fmt::format("host {} is lost or has stopped; its own output says why", host);
 }
 
-constexpr const char* kRestart = "start all hosts again with resume: auto";
-
-/// One of these hosts, numbered anew.
+/// One of these hosts with its number among them.
 HostsConfig among(const std::set<int>& hosts, HostsConfig one) {
   one.number = static_cast<int>(std::distance(hosts.begin(), hosts.find(one.number)));
   one.size = static_cast<int>(hosts.size());
   return one;
 }
 
-/// When those meet again that are left. More may be lost meanwhile.
+/// One of the hosts that are left, for their next meeting. More may be lost until then.
 HostsConfig next_of(const std::set<int>& left, const HostsConfig& one,
                     const std::string& endpoint) {
   HostsConfig next = among(left, one);
@@ -287,22 +285,22 @@ void Hosts::abandon() {
 }
 
 /// The hosts that are left and not done.
-std::set<int> Hosts::training() const {
+std::set<int> Hosts::in_training() const {
   std::set<int> all = fleet_.hosts();
   for (int host : parting_) all.erase(host);
   return all;
 }
 
-bool Hosts::lacks_first() const { return fleet_.lost().contains(0) && !parting_.contains(0); }
+bool Hosts::lacks_host_0() const { return fleet_.lost().contains(0) && !parting_.contains(0); }
 
 bool Hosts::needs_successor() const {
   const MutexLock lock(mutex_);
-  return lacks_first();
+  return lacks_host_0();
 }
 
 bool Hosts::is_successor() const {
   const MutexLock lock(mutex_);
-  return lacks_first() && *training().begin() == number();
+  return lacks_host_0() && *in_training().begin() == number();
 }
 
 void Hosts::announce_successor() {
@@ -310,7 +308,7 @@ void Hosts::announce_successor() {
   const std::string endpoint = fmt::format("{}:{}", free.host, free.port);
   const MutexLock lock(mutex_);
   if (!why_.empty()) return;
-  const std::set<int> left = training();
+  const std::set<int> left = in_training();
   next_ = next_of(left, config_, endpoint);
   notify_all(message_of(kSuccessor, {{"hosts", left}, {"endpoint", endpoint}}));
   changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
@@ -333,12 +331,17 @@ void Hosts::heard(int from, std::span<const std::byte> message) {
   const MutexLock lock(mutex_);
   if (fleet_.lost().contains(from)) return;  // the connection has been dropped since
   last_heard_[static_cast<std::size_t>(from)] = Clock::now();
-  if (message.front() == kParting) parting_.insert(from);
-  const bool may_succeed = message.front() == kParting && lacks_first() && fleet_.has_agreed();
-  if (may_succeed && observer_ && agreement_) observer_->on_agreed(*agreement_);
+  if (message.front() == kParting) hear_parting(from);
   if (message.front() == kWord) hear_word(from, message);
   if (message.front() == kSuccessor) hear_successor(from, message);
   changed_.notify_all();
+}
+
+/// This host may now be the one to take the place of host 0.
+void Hosts::hear_parting(int from) {
+  parting_.insert(from);
+  const bool waits = lacks_host_0() && fleet_.has_agreed();
+  if (waits && observer_ && agreement_) observer_->on_agreed(*agreement_);
 }
 
 /// The word may be the first to tell this host of a loss.
@@ -354,7 +357,7 @@ void Hosts::hear_word(int from, std::span<const std::byte> message) {
   }
 }
 
-/// Trials of this host rest since host 0 was lost.
+/// The trials of this host have rested since host 0 was lost.
 void Hosts::hear_successor(int from, std::span<const std::byte> message) {
   if (!why_.empty()) return;
   try {

@@ -34,6 +34,9 @@ class HostsObserver {
   virtual void on_hosts_ended() = 0;
 };
 
+/// The remedy where training together has ended.
+inline constexpr const char* kRestart = "start all hosts again with resume: auto";
+
 /// This host among those that train together (HostsConfig): what hosts agree on before they train
 /// goes through the store at the endpoint; bytes and, while they train, words go from host to host.
 /// Thread-safe.
@@ -91,6 +94,7 @@ class Hosts final : private PeersListener {
   void heard(int from, std::span<const std::byte> message) override;
   void lost(int host) override;
   void lose(int host, const std::string& why) SPILLWAY_REQUIRES(mutex_);
+  void hear_parting(int from) SPILLWAY_REQUIRES(mutex_);
   void hear_word(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void hear_successor(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void follow_fleet() SPILLWAY_REQUIRES(mutex_);
@@ -98,8 +102,8 @@ class Hosts final : private PeersListener {
   void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void part();
   bool have_all_parted() const SPILLWAY_REQUIRES(mutex_);
-  bool lacks_first() const SPILLWAY_REQUIRES(mutex_);
-  std::set<int> training() const SPILLWAY_REQUIRES(mutex_);
+  bool lacks_host_0() const SPILLWAY_REQUIRES(mutex_);
+  std::set<int> in_training() const SPILLWAY_REQUIRES(mutex_);
   void show_life(const std::stop_token& stop);
 
   HostsConfig config_;  ///< unchanged since the meeting

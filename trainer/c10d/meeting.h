@@ -10,7 +10,7 @@ namespace spillway {
 
 /// Hosts that start together.
 struct Meeting {
-  /// That these hosts get, and no others: torchrun may keep its store, with what lost hosts wrote,
+  /// A name that only these hosts get: torchrun may keep its store, with what lost hosts wrote,
   /// when it starts hosts again.
   std::string name;
   std::vector<int> hosts;  ///< ascending, 0 first

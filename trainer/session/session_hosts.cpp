@@ -14,8 +14,6 @@
 namespace spillway {
 namespace {
 
-const std::string kRestart = "start all hosts again with resume: auto";
-
 std::string key_of(int exchange, int host) { return fmt::format("trial/{}/{}", exchange, host); }
 
 /// What host 0 says of a trial: how far it is, and its contract.
@@ -144,8 +142,8 @@ bool Session::Impl::trains_on_hosts(JobId id) const {
 void Session::Impl::on_hosts_ended() {
   serving->stop_all();
   serving->call([this] {
-    if (!hosts->next())
-      hosts->abandon();  // else no transfer is open, and words may be on their way
+    // Hosts that go on together have no open transfers, and still have words to send.
+    if (!hosts->next()) hosts->abandon();
   });
 }
 
@@ -211,7 +209,9 @@ void Session::Impl::on_agreed(const Agreement& agreement) {
 void Session::Impl::go_on(const Agreement& agreement) {
   round = 0;
   if (hosts->needs_successor()) {
-    if (!has_progress()) return leave_hosts("host 0 is lost; its own output says why; " + kRestart);
+    if (!has_progress()) {
+      return leave_hosts(fmt::format("host 0 is lost; its own output says why; {}", kRestart));
+    }
     if (!first_host_lost_s) first_host_lost_s = now_s();
     if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
     return;
@@ -287,7 +287,7 @@ void Session::Impl::take_over() {
   } catch (const std::exception& error) {
     cannot(error);
   }
-  leave_hosts(why + "; " + kRestart);
+  leave_hosts(fmt::format("{}; {}", why, kRestart));
 }
 
 /// A trial that could not go on may fit the devices that are there now.

@@ -80,6 +80,12 @@ class Hosts(unittest.TestCase):
         return self.results([self.start("train", self.write(config), "--json", "--overwrite",
                                         f"output_dir={self.folder / 'alone'}", *overrides)])
 
+    def token(self, name, secret="0123456789abcdef" * 4):
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(secret + "\n")
+        return f"hosts.token_file={path}"
+
     def logs_of_failed(self, hosts):
         ends = self.end(hosts)
         for code, _, log in ends:
@@ -177,12 +183,6 @@ class Plans(Hosts):
 
 
 class Tokens(Hosts):
-    def token(self, name, secret="0123456789abcdef" * 4):
-        path = self.folder / name
-        path.touch(mode=0o600)
-        path.write_text(secret + "\n")
-        return f"hosts.token_file={path}"
-
     def test_change_no_bit(self):
         # Each host has a copy.
         own = [[self.token(f"token{number}")] for number in range(3)]
@@ -287,14 +287,10 @@ class Failures(Hosts):
     def test_a_host_that_joined_takes_the_place_of_host_0(self):
         expected = self.alone(self.LONG, FAST)
         endpoint = free_endpoint()
-        token = self.folder / "token"
-        token.touch(mode=0o600)
-        token.write_text("0123456789abcdef" * 4)
+        token = self.token("token")
         first = self.start("train", self.write(self.LONG), f"output_dir={self.folder / 'run'}",
-                           "hosts.size=3", f"hosts.endpoint={endpoint}",
-                           f"hosts.token_file={token}")
-        joined = [self.start("join", endpoint, FAST, f"hosts.token_file={token}")
-                  for _ in range(2)]
+                           "hosts.size=3", f"hosts.endpoint={endpoint}", token)
+        joined = [self.start("join", endpoint, FAST, token) for _ in range(2)]
         wait_for(joined[0], lambda: self.num_steps("run") > 3)
         first.kill()
         for code, _, log in self.end(joined):
