@@ -17,22 +17,30 @@ FramedPeers::FramedPeers(int number, std::vector<std::unique_ptr<Pipe>> pipes,
 
 FramedPeers::~FramedPeers() { abandon(); }
 
-PeerLink& FramedPeers::link(int peer) const {
+/// Null if there is no pipe.
+PeerLink* FramedPeers::link(int peer) const {
   assert(peer >= 0 && peer < size() && peer != number_);
-  return *links_[static_cast<std::size_t>(peer)];
+  return links_[static_cast<std::size_t>(peer)].get();
 }
 
 bool FramedPeers::send(int to, std::uint64_t tag, std::span<const std::byte> bytes, Ended ended) {
-  return link(to).send(tag, bytes, std::move(ended));
+  PeerLink* const there = link(to);
+  return there && there->send(tag, bytes, std::move(ended));
 }
 
 bool FramedPeers::take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) {
-  return link(from).take(tag, bytes, std::move(ended));
+  PeerLink* const there = link(from);
+  return there && there->take(tag, bytes, std::move(ended));
 }
 
 bool FramedPeers::notify(int to, std::span<const std::byte> message) {
   assert(message.size() <= kMostMessage);
-  return link(to).notify(message);
+  PeerLink* const there = link(to);
+  return there && there->notify(message);
+}
+
+void FramedPeers::drop(int peer) {
+  if (PeerLink* const there = link(peer)) there->begin_abandon();
 }
 
 void FramedPeers::begin_epoch(std::uint64_t epoch) {

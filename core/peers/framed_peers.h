@@ -12,8 +12,8 @@ namespace spillway {
 /// Peers over a pipe to each of them.
 class FramedPeers final : public Peers {
  public:
-  /// `pipes`: to each host by its number; null for this one, `number`. The listener outlives the
-  /// peers, and may hear of them before this returns.
+  /// `pipes`: to each host by its number; null for this one, `number`, and for those that are lost
+  /// from the start. The listener outlives the peers, and may hear of them before this returns.
   FramedPeers(int number, std::vector<std::unique_ptr<Pipe>> pipes, PeersListener& listener);
   ~FramedPeers() override;
 
@@ -23,14 +23,14 @@ class FramedPeers final : public Peers {
   bool take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) override;
   bool notify(int to, std::span<const std::byte> message) override;
   void begin_epoch(std::uint64_t epoch) override;
-  void drop(int peer) override { link(peer).begin_abandon(); }
+  void drop(int peer) override;
   void abandon() override;
 
  private:
-  PeerLink& link(int peer) const;
+  PeerLink* link(int peer) const;
 
   const int number_;
-  std::vector<std::unique_ptr<PeerLink>> links_;  // by number; null for this host
+  std::vector<std::unique_ptr<PeerLink>> links_;  // by number; null: there is no pipe
 };
 
 }  // namespace spillway

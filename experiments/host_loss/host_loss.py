@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hosts that are killed, frozen or leave while they train with others; prints Markdown tables.
 
-Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--runs N], BIN: folder of the programs.
+Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N], BIN: folder of the programs.
 """
 
 import collections
@@ -98,10 +98,21 @@ def wait_until(condition, limit_s=120):
         time.sleep(0.001)
 
 
+def lose_while_they_meet(draw, hosts):
+    """Sends signals while hosts start. Host 0 is spared: nothing could go on without it."""
+    losses = []
+    for victim in draw.sample(range(1, len(hosts)), draw.randint(1, len(hosts) - 1)):
+        time.sleep(draw.random() * 1.5)
+        how = draw.choice(list(SIGNALS))
+        hosts[victim].send_signal(SIGNALS[how])
+        losses.append((victim, time.monotonic(), how))
+    return losses
+
+
 def lose_some(draw, hosts, events):
     """Sends signals; returns (number, when, how) of each victim, in order. The first of the hosts
     that are left, which writes the outputs, is killed: if it is asked to leave, all end, and if it
-    is frozen, none can take its place. It is not killed before they have met again."""
+    is frozen, none can take its place."""
     victims = draw.sample(range(len(hosts)), draw.randint(1, len(hosts) - 1))
     at_once = draw.random() < 0.3
     losses, step = [], draw.randrange(STEPS - 30)
@@ -113,9 +124,8 @@ def lose_some(draw, hosts, events):
 
     for number, victim in enumerate(victims):
         is_first = victim == min(left)
-        meets = seen is not None and not is_first and draw.random() < 0.5
-        if meets:  # while the others meet again
-            time.sleep(draw.random() * 0.5)
+        if seen is not None and draw.random() < 0.5:  # while the others meet again
+            time.sleep(draw.random() * 1.5)
             at_once = False
         elif number == 0 or not at_once:
             wait_until(has_come)
@@ -142,13 +152,15 @@ def run(program, config, draw):
         place = pathlib.Path(folder)
         size = draw.randint(2, 4)
         errors = stack.enter_context(open(place / "errors", "w+", encoding="utf-8"))
+        meets = draw.random() < 0.2
+        limits = ["hosts.timeout_s=5", "hosts.start_size=1"] if meets else [f"hosts.timeout_s={SILENT_S}"]
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                   env={**os.environ, "OMP_WAIT_POLICY": "passive"})
-                 for command in host_processes.commands(program, config, place, size, SLOW,
-                                                        f"hosts.timeout_s={SILENT_S}")]
+                 for command in host_processes.commands(program, config, place, size, SLOW, *limits)]
         try:
             events = Events(place / "run/events.jsonl")
-            losses = lose_some(draw, hosts, events)
+            losses = (lose_while_they_meet(draw, hosts) if meets
+                      else lose_some(draw, hosts, events))
             lost = {victim for victim, _, _ in losses}
             left = [hosts[number] for number in range(size) if number not in lost]
             wait_until(lambda: have_ended(left, events))
@@ -188,7 +200,8 @@ def delays(done):
 
 def main():
     parser = spillway_run.parser("three runs")
-    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="number of the first run")
+    parser.add_argument("--runs", type=int, default=1000)
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     cases = configs(arguments)
@@ -196,13 +209,15 @@ def main():
                 for name, config in cases.items()}
     rows = collections.defaultdict(lambda: [0, 0, 0, 0])  # runs, lost, equal, redone
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
-    for seed in range(3 if arguments.brief else arguments.runs):
+    for seed in range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs)):
         draw = random.Random(seed)
         name = draw.choice(list(cases))
         try:
             done = run(program, cases[name], draw)
         except spillway_run.Failed as failed:
             raise spillway_run.Failed(f"run {seed}, {name}: {failed}") from failed
+        print(f"run {seed}, {name}: {[(victim, how) for victim, _, how in done.losses]}",
+              file=sys.stderr)
         row = rows[name]
         row[0] += 1
         row[1] += len(done.losses)

@@ -18,10 +18,12 @@
 
 #include "core/base/fold.h"
 
+#include "core/peers/connect.h"
 #include "core/peers/framed_peers.h"
-#include "core/sealing/sealed_pipes.h"
+#include "core/sealing/sealed_pipe.h"
 #include "scheduler/plan/layout.h"
 #include "scheduler/plan/lower.h"
+#include "spillway/error.h"
 #include "spillway/ids.h"
 #include "spillway/philox.h"
 #include "tests/support/models/small_model.h"
@@ -99,9 +101,7 @@ class Host {
         home_(memory_.data()),
         own_(subtrees_of(shape_.own_groups(), elements)),
         peers_(number, pipes(rendezvous_, "exchange", number, size), listener_),
-        sealed_peers_(number,
-                      seal_pipes(pipes(rendezvous_, "sealed", number, size), number, "sealed",
-                                 Token("the same on all hosts"), kLimit),
+        sealed_peers_(number, pipes(rendezvous_, "sealed", number, size, /*is_sealed=*/true),
                       listener_) {
     const auto options = c10d::ProcessGroupGloo::Options::create(kLimit);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
@@ -152,9 +152,17 @@ class Host {
   const float* reduced() const { return reduced_.data(); }
 
  private:
-  static std::vector<std::unique_ptr<Pipe>> pipes(const Rendezvous& rendezvous, const char* name,
-                                                  int number, int size) {
-    return connect_by_gloo(rendezvous, {name, number, size, "127.0.0.1"}, kLimit);
+  static std::vector<std::unique_ptr<Pipe>> pipes(const Rendezvous& rendezvous, const char* group,
+                                                  int number, int size, bool is_sealed = false) {
+    const GlooConnector connector(rendezvous, {group, number});
+    auto [pipes, failures] = connect_all(number, size, [&](int peer) {
+      auto pipe = connector.connect(peer, kLimit);
+      if (!is_sealed) return pipe;
+      return seal_pipe(std::move(pipe), {number, peer, group}, Token("the same on all hosts"),
+                       kLimit);
+    });
+    if (!failures.empty()) throw Error(failures.begin()->second);
+    return std::move(pipes);
   }
   const Program& program() const { return *plan_->programs[StepKind{.train = true}.index()]; }
   float* floats_at(Bytes home) const { return reinterpret_cast<float*>(home_.at(home)); }

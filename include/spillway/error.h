@@ -67,6 +67,12 @@ class InUse : public Error {
   InUse(const std::string& folder, const std::string& holder);
 };
 
+/// Host 0 was lost before hosts trained together, or cannot be reached.
+class HostLost : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A field of a configuration is wrong.
 class ConfigError : public Error {
  public:

@@ -71,11 +71,13 @@ class Session {
   /// for them.
   JobId submit(TrialConfig trial);
   /// With several hosts: host 0 says which trials it will submit, by client id, and the others read
-  /// this list, so that they submit the same in the same order. Throw Error if hosts do not answer.
+  /// this list, so that they submit the same in the same order. Throw Error if hosts do not answer;
+  /// HostLost, as submit() does, if it is host 0.
   void announce_trials(const std::vector<std::string>& client_ids);
   std::vector<std::string> announced_trials() const;  ///< waits for host 0
   /// If host 0 was lost and another host has saved all trials (HostsConfig::run_folder): how this
-  /// host goes on with them, in a new session. Known once the run has ended.
+  /// host goes on with them, in a new session. Known once the run has ended. After HostLost it is
+  /// HostsConfig::without_host_0() of this session.
   std::optional<HostsConfig> next_hosts() const;
   /// Throws what submit() would throw for one of these trials, beside those that are there and with
   /// the earlier ones of the list. Submits none.

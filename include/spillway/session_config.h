@@ -73,7 +73,13 @@ struct HostsConfig {
   /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves
   /// all trials, which train on in new sessions: see Session::next_hosts(). Empty: training ends.
   std::filesystem::path run_folder;
+  /// Where hosts 1, 2, ... listen if those before them are lost before all have met: see
+  /// without_host_0(). Set by Session::next_hosts().
+  std::vector<std::string> successors;
   bool several() const { return size > 1; }  ///< whether there are other hosts
+  /// How hosts that meet again do so if the new host 0 is lost before they train (HostLost).
+  /// Nothing: they cannot.
+  std::optional<HostsConfig> without_host_0() const;
   bool operator==(const HostsConfig&) const = default;
 };
 

@@ -52,6 +52,28 @@ HostsConfig own_hosts(const std::vector<std::string>& overrides) {
   return hosts;
 }
 
+/// Throws HostLost.
+JoinedTraining train_with_others(const std::vector<Trial>& all, const RunResources& resources,
+                                 const std::function<bool()>& wants_stop, std::ostream& log) {
+  Findings findings;
+  const RunConfig& config = all.front().config;
+  const HostsConfig& hosts = config.session.hosts;
+  const auto session =
+      make_session(run_session(all.front(), resources.pilot_cache), all.front(), findings);
+  findings.throw_if_any();
+  log << fmt::format("joined {} as host {} of {}; host 0 writes the outputs\n", hosts.endpoint,
+                     hosts.number, hosts.size)
+      << std::flush;
+  const auto trials = announced(*session, all);
+  if (trials.empty()) return {};
+  auto configs = run_configs(trials, OutputFolder(config.output_dir), findings);
+  findings.throw_if_any();
+  const auto misfits = submit_all(*session, std::move(configs), trials);
+  require_fit(*session, config.session, misfits, resources.machine, log);
+  train(*session, wants_stop);
+  return {session->result(), session->next_hosts()};
+}
+
 }  // namespace
 
 std::vector<Trial> invited_trials(const std::string& endpoint,
@@ -70,23 +92,13 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
 
 JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& resources,
                              const std::function<bool()>& wants_stop, std::ostream& log) {
-  Findings findings;
-  const RunConfig& config = all.front().config;
-  const HostsConfig& hosts = config.session.hosts;
-  const auto session =
-      make_session(run_session(all.front(), resources.pilot_cache), all.front(), findings);
-  findings.throw_if_any();
-  log << fmt::format("joined {} as host {} of {}; host 0 writes the outputs\n", hosts.endpoint,
-                     hosts.number, hosts.size)
-      << std::flush;
-  const auto trials = announced(*session, all);
-  if (trials.empty()) return {};
-  auto configs = run_configs(trials, OutputFolder(config.output_dir), findings);
-  findings.throw_if_any();
-  const auto misfits = submit_all(*session, std::move(configs), trials);
-  require_fit(*session, config.session, misfits, resources.machine, log);
-  train(*session, wants_stop);
-  return {session->result(), session->next_hosts()};
+  try {
+    return train_with_others(all, resources, wants_stop, log);
+  } catch (const HostLost&) {
+    auto next = all.front().config.session.hosts.without_host_0();
+    if (!next) throw;
+    return {.next = std::move(next)};
+  }
 }
 
 }  // namespace spillway

@@ -1,7 +1,9 @@
 #include <future>
 
+#include "core/peers/connect.h"
 #include "core/peers/framed_peers.h"
-#include "core/sealing/sealed_pipes.h"
+#include "core/sealing/sealed_pipe.h"
+#include "spillway/ids.h"
 #include "tests/conformance/peers_conformance.h"
 #include "tests/support/peers/in_process_pipe.h"
 
@@ -39,10 +41,12 @@ std::vector<std::unique_ptr<Peers>> sealed(std::span<PeersListener* const> liste
   std::vector<std::future<std::unique_ptr<Peers>>> sealing;
   for (std::size_t h = 0; h < listeners.size(); ++h) {
     sealing.push_back(std::async(std::launch::async, [&, h]() -> std::unique_ptr<Peers> {
-      const int number = static_cast<int>(h);
-      return std::make_unique<FramedPeers>(
-          number, seal_pipes(std::move(pipes[h]), number, "group", token, std::chrono::seconds(30)),
-          *listeners[h]);
+      const int number = static_cast<int>(h), size = static_cast<int>(listeners.size());
+      auto connected = connect_all(number, size, [&](int peer) {
+        return seal_pipe(std::move(pipes[h][at(peer)]), {number, peer, "group"}, token,
+                         std::chrono::seconds(30));
+      });
+      return std::make_unique<FramedPeers>(number, std::move(connected.pipes), *listeners[h]);
     }));
   }
   std::vector<std::unique_ptr<Peers>> peers;

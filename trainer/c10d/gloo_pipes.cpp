@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -34,6 +35,7 @@ at::Tensor tensor_of(std::span<const std::byte> bytes) {
 
 class GlooPipe final : public Pipe {
  public:
+  /// `peer`: in the group, which has two members.
   GlooPipe(Group group, int peer) : peer_(peer), group_(std::move(group)) {}
   ~GlooPipe() override { close(); }
 
@@ -82,7 +84,6 @@ class GlooPipe final : public Pipe {
 
   const int peer_;
   Mutex mutex_;
-  // Of all pipes. Its connections are closed once none of them is open.
   Group group_ SPILLWAY_GUARDED_BY(mutex_);
   Work writing_, reading_;
 };
@@ -95,38 +96,46 @@ void refuse_tls() {
       "plain text all the same; unset it, and set hosts.token_file");
 }
 
-Group form(const Rendezvous& rendezvous, const HostGroup& group, std::chrono::milliseconds limit) {
-  const auto options = c10d::ProcessGroupGloo::Options::create(limit);
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(group.address));
-  options->threads = 1;
-  const auto store = rendezvous.store()->clone();  // waits of its own
-  store->setTimeout(limit);
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(
-      c10::make_intrusive<c10d::PrefixStore>(group.name, store), group.number, group.size, options);
-}
-
 }  // namespace
 
-std::vector<std::unique_ptr<Pipe>> connect_by_gloo(const Rendezvous& rendezvous,
-                                                   const HostGroup& group,
-                                                   std::chrono::milliseconds limit) {
+/// One for all groups, because it has a thread.
+struct GlooConnector::Device {
+  explicit Device(const std::string& address)
+      : gloo(c10d::ProcessGroupGloo::createDeviceForHostname(address)) {}
+  const QuietC10d quiet;  // also on the threads that connect
+  const std::shared_ptr<gloo::transport::Device> gloo;
+};
+
+GlooConnector::GlooConnector(const Rendezvous& rendezvous, GlooPlace place)
+    : rendezvous_(rendezvous), place_(std::move(place)) {
   refuse_tls();
-  const QuietC10d quiet;
+  const NoSigpipe no_sigpipe;  // also on the device's thread
+  device_ = std::make_unique<Device>(place_.address);
+}
+
+GlooConnector::~GlooConnector() = default;
+
+std::unique_ptr<Pipe> GlooConnector::connect(int peer, std::chrono::milliseconds limit) const {
   const NoSigpipe no_sigpipe;
-  std::vector<std::unique_ptr<Pipe>> pipes;
+  const auto [first, second] = std::minmax(place_.number, peer);
+  const int own = place_.number == first ? 0 : 1;
   try {
-    const Group formed = form(rendezvous, group, limit);
-    for (int peer = 0; peer < group.size; ++peer) {
-      pipes.push_back(peer == group.number ? nullptr : std::make_unique<GlooPipe>(formed, peer));
-    }
+    const auto options = c10d::ProcessGroupGloo::Options::create(limit);
+    options->devices.push_back(device_->gloo);
+    options->threads = 1;
+    const auto store = rendezvous_.store()->clone();  // waits of its own
+    store->setTimeout(limit);
+    const auto pair = c10::make_intrusive<c10d::PrefixStore>(
+        fmt::format("{}/{}-{}", place_.group, first, second), store);
+    return std::make_unique<GlooPipe>(
+        c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options), 1 - own);
   } catch (const std::exception& error) {
     throw Error(
-        fmt::format("host {} could not connect to the other {} of group '{}' at {} within "
-                    "{} s ({}); check that all have started and reach each other",
-                    group.number, group.size - 1, group.name, group.address,
+        fmt::format("host {} could not connect to host {} of group '{}' at {} within {} s ({}); "
+                    "check that both have started and reach each other",
+                    place_.number, peer, place_.group, place_.address,
                     std::chrono::duration<double>(limit).count(), first_line(error)));
   }
-  return pipes;
 }
 
 }  // namespace spillway

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/sealing/sealed_pipes.h"
+#include "core/peers/connect.h"
+#include "core/sealing/sealed_pipe.h"
 #include "spillway/error.h"
 #include "trainer/c10d/gloo_pipes.h"
 #include "trainer/c10d/host_endpoint.h"
@@ -27,7 +28,12 @@ milliseconds limit_of(const HostsConfig& config) {
   return milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
 }
 
-/// Runs calls of the store. `endpoint`: for the message if it does not answer.
+/// Hosts that have to come.
+int least_of(const HostsConfig& config) {
+  return config.start_size > 0 ? config.start_size : config.size;
+}
+
+/// Runs calls of the store. `endpoint`: for the message of HostLost if it does not answer.
 template <typename Work>
 auto ask_store(const std::string& endpoint, const Work& work) {
   const QuietC10d quiet;
@@ -36,7 +42,7 @@ auto ask_store(const std::string& endpoint, const Work& work) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(
+    throw HostLost(
         fmt::format("host 0 is lost or has stopped: its store at {} does not answer ({}); its "
                     "own output says why",
                     endpoint, first_line(error)));
@@ -47,7 +53,7 @@ auto ask_store(const std::string& endpoint, const Work& work) {
 constexpr const char *kInvitation = "spillway/invitation", *kNumbers = "spillway/numbers";
 
 /// Messages: this host is done; this host lives; its jobs rest, as the text behind says; it goes on
-/// as host 0 with the hosts of the text.
+/// as host 0 with the hosts of the text. An endpoint is where a host would listen as host 0.
 constexpr std::byte kParting{1}, kAlive{2}, kWord{3}, kSuccessor{4};
 
 std::vector<std::byte> message_of(std::byte kind, const nlohmann::json& json) {
@@ -63,16 +69,16 @@ nlohmann::json text_of(std::span<const std::byte> message) {
   return nlohmann::json::parse(text + 1, text + message.size());
 }
 
-std::vector<std::byte> message_of(const HostWord& word) {
+std::vector<std::byte> message_of(const HostWord& word, const std::string& endpoint) {
   return message_of(kWord, {{"round", word.round},
                             {"lost", word.lost},
                             {"begun", word.jobs.begun},
-                            {"steps", word.jobs.steps}});
+                            {"steps", word.jobs.steps},
+                            {"endpoint", endpoint}});
 }
 
 /// Of a host among `size`. Throws std::exception if it is none.
-HostWord word_of(std::span<const std::byte> message, int size) {
-  const auto json = text_of(message);
+HostWord word_of(const nlohmann::json& json, int size) {
   HostWord word;
   json.at("round").get_to(word.round);
   json.at("lost").get_to(word.lost);
@@ -96,10 +102,16 @@ HostsConfig among(const std::set<int>& hosts, HostsConfig one) {
 }
 
 /// One of the hosts that are left, for their next meeting. More may be lost until then.
-HostsConfig next_of(const std::set<int>& left, const HostsConfig& one,
-                    const std::string& endpoint) {
+HostsConfig next_of(const std::map<int, std::string>& endpoints, const HostsConfig& one) {
+  std::set<int> left;
+  std::vector<std::string> in_order;
+  for (const auto& [host, endpoint] : endpoints) {
+    left.insert(host);
+    in_order.push_back(endpoint);
+  }
   HostsConfig next = among(left, one);
-  next.endpoint = endpoint;
+  next.endpoint = in_order.front();
+  next.successors = {in_order.begin() + 1, in_order.end()};
   next.start_size = one.min_size;
   return next;
 }
@@ -129,7 +141,8 @@ int take_host_number(const HostsConfig& config) {
                    [&] { return static_cast<int>(rendezvous.store()->add(kNumbers, 1)); });
 }
 
-Hosts::Hosts(const HostsConfig& config) : config_(config), fleet_(config.number, config.size) {
+Hosts::Hosts(const HostsConfig& config)
+    : given_(config), config_(config), fleet_(config.number, config.size) {
   const Endpoint endpoint = checked_endpoint(config);
   const milliseconds limit = limit_of(config);
   address_ = address_of_host(config);
@@ -141,24 +154,38 @@ Hosts::Hosts(const HostsConfig& config) : config_(config), fleet_(config.number,
   board_.emplace(*rendezvous_, token);
   ask_store(config.endpoint, [&] {
     if (config.number == 0) board_->write(kInvitation, config.invitation);
-    const int least = config.start_size > 0 ? config.start_size : config.size;
-    const Meeting meeting = meet(*board_, config.number, config.size, least, limit);
+    // When they meet again, some may have waited for another host 0.
+    const milliseconds arrival = config.successors.empty() ? limit : 2 * limit;
+    const Meeting meeting =
+        meet(*board_, config.number, config.size, least_of(config), {limit, arrival});
     prefix_ = "spillway/" + meeting.name + "/";
     config_ = among({meeting.hosts.begin(), meeting.hosts.end()}, config_);
   });
-  const HostGroup group{
-      .name = prefix_ + "hosts", .number = number(), .size = size(), .address = address_};
-  auto pipes = connect_by_gloo(*rendezvous_, group, limit);
-  if (token) pipes = seal_pipes(std::move(pipes), number(), group.name, *token, limit);
-  {
-    const MutexLock lock(mutex_);
-    fleet_ = Fleet(number(), size());
-    last_heard_.assign(static_cast<std::size_t>(size()), Clock::now());
-    PeersListener& listener = *this;
-    peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
-    if (config_.start_size > 0) detached_.emplace();
-  }
+  connect(token);
   life_ = std::jthread([this](const std::stop_token& stop) { show_life(stop); });
+}
+
+/// To all that have met; those that are lost meanwhile need not be among those that begin.
+void Hosts::connect(const std::optional<Token>& token) {
+  const milliseconds limit = limit_of(config_);
+  const std::string group = prefix_ + "hosts";
+  const GlooConnector connector(*rendezvous_, {group, number(), address_});
+  auto [pipes, failures] = connect_all(number(), size(), [&](int peer) {
+    auto pipe = connector.connect(peer, limit);
+    if (!token) return pipe;
+    return seal_pipe(std::move(pipe), {number(), peer, group}, *token, limit);
+  });
+  if (failures.contains(0)) throw HostLost(failures.at(0));
+  const auto num_connected = std::ssize(pipes) - std::ssize(failures);
+  if (num_connected < least_of(config_)) throw Error(failures.begin()->second);
+  const MutexLock lock(mutex_);
+  fleet_ = Fleet(number(), size());
+  last_heard_.assign(pipes.size(), Clock::now());
+  if (config_.start_size > 0) detached_.emplace();
+  PeersListener& listener = *this;
+  peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
+  for (const auto& [host, why] : failures) fleet_.lose(host);
+  follow_fleet();
 }
 
 Hosts::~Hosts() {
@@ -171,10 +198,16 @@ void Hosts::tell(const std::string& name, const std::string& value) {
   ask_store(config_.endpoint, [&] { board_->write(prefix_ + name, value); });
 }
 
+void Hosts::require_no_problem() const {
+  const MutexLock lock(mutex_);
+  if (next_) throw HostLost(why_);
+  if (!why_.empty()) throw Error(why_);
+}
+
 std::string Hosts::hear(const std::string& name, int from) {
   const auto end = std::chrono::steady_clock::now() + limit_of(config_);
   const auto give_up = [&] {
-    if (const std::string why = problem(); !why.empty()) throw Error(why);
+    require_no_problem();
     if (!present().contains(from)) throw Error(lost_text(from));
     if (std::chrono::steady_clock::now() < end) return;
     throw Error(fmt::format(
@@ -231,7 +264,9 @@ void Hosts::follow_fleet() {
       fleet_.rest(fleet_.round(), *detached_);
     }
   }
-  if (const auto word = fleet_.take_word()) notify_all(message_of(*word));
+  if (const auto word = fleet_.take_word()) {
+    notify_all(message_of(*word, lacks_host_0() ? endpoint_as_host_0() : ""));
+  }
   auto agreement = fleet_.take_agreement();
   if (!agreement) return;
   agreement_ = std::move(agreement);
@@ -257,6 +292,7 @@ void Hosts::lose(int host, const std::string& why) {
   if (!why_.empty() || fleet_.lost().contains(host)) return;
   const bool trains = observer_ || detached_, is_done = parting_.contains(host);
   const bool is_needed = host == 0 && (config_.run_folder.empty() || !has_begun_);
+  if (!is_done && host == 0 && !has_begun_ && given_.without_host_0()) return end_without_host_0();
   if (!is_done && (is_needed || !trains)) return end(fmt::format("{}; {}", why, kRestart));
   if (!trains) return;
   peers_->drop(host);
@@ -269,6 +305,17 @@ void Hosts::lose(int host, const std::string& why) {
                            left == 1 ? "host is" : "hosts are", config_.min_size, kRestart));
   }
   if (observer_) observer_->on_host_lost(host, why);
+}
+
+void Hosts::end_without_host_0() {
+  next_ = given_.without_host_0();
+  const char* const remedy = next_ ? "the others meet again" : kRestart;
+  end(fmt::format("host 0 is lost before the first step; its own output says why; {}", remedy));
+}
+
+void Hosts::give_up_host_0() {
+  const MutexLock lock(mutex_);
+  if (why_.empty()) end_without_host_0();
 }
 
 void Hosts::leave(const std::string& why) {
@@ -303,14 +350,25 @@ bool Hosts::is_successor() const {
   return lacks_host_0() && *in_training().begin() == number();
 }
 
+/// It is chosen late, because it may be taken until it is used.
+std::string Hosts::endpoint_as_host_0() {
+  std::string& own = endpoints_[number()];
+  try {
+    const Endpoint free = own.empty() ? free_endpoint(address_) : Endpoint();
+    if (own.empty()) own = fmt::format("{}:{}", free.host, free.port);
+  } catch (const Error& error) {
+    end(error.what());
+  }
+  return own;
+}
+
 void Hosts::announce_successor() {
-  const Endpoint free = free_endpoint(address_);
-  const std::string endpoint = fmt::format("{}:{}", free.host, free.port);
   const MutexLock lock(mutex_);
   if (!why_.empty()) return;
   const std::set<int> left = in_training();
-  next_ = next_of(left, config_, endpoint);
-  notify_all(message_of(kSuccessor, {{"hosts", left}, {"endpoint", endpoint}}));
+  std::erase_if(endpoints_, [&](const auto& entry) { return !left.contains(entry.first); });
+  next_ = next_of(endpoints_, config_);
+  notify_all(message_of(kSuccessor, {{"endpoints", endpoints_}}));
   changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
     return !why_.empty() || have_all_parted();
   });
@@ -347,7 +405,9 @@ void Hosts::hear_parting(int from) {
 /// The word may be the first to tell this host of a loss.
 void Hosts::hear_word(int from, std::span<const std::byte> message) {
   try {
-    const HostWord word = word_of(message, size());
+    const auto json = text_of(message);
+    const HostWord word = word_of(json, size());
+    if (word.lost.contains(0)) json.at("endpoint").get_to(endpoints_[from]);
     for (int host : word.lost) lose(host, lost_text(host));
     fleet_.hear(from, word);
     follow_fleet();
@@ -357,17 +417,17 @@ void Hosts::hear_word(int from, std::span<const std::byte> message) {
   }
 }
 
-/// The trials of this host have rested since host 0 was lost.
+/// The trials of this host have rested since host 0 was lost. The successor may be lost before all
+/// have heard it, so those that have pass it on.
 void Hosts::hear_successor(int from, std::span<const std::byte> message) {
   if (!why_.empty()) return;
   try {
-    const auto json = text_of(message);
-    const auto left = json.at("hosts").get<std::set<int>>();
-    const auto endpoint = json.at("endpoint").get<std::string>();
-    if (!left.contains(number())) return;  // it has parted
-    next_ = next_of(left, config_, endpoint);
+    const auto endpoints = text_of(message).at("endpoints").get<std::map<int, std::string>>();
+    if (!endpoints.contains(number())) return;  // it has parted
+    next_ = next_of(endpoints, config_);
+    notify_all(message);
     notify_all(std::span(&kParting, 1));
-    end(fmt::format("host 0 is lost; host {} goes on in its place at {}", from, endpoint));
+    end(fmt::format("host 0 is lost; host {} goes on in its place at {}", from, next_->endpoint));
   } catch (const std::exception&) {
     lose(from, fmt::format("host {} sends what this host cannot read", from));
     follow_fleet();

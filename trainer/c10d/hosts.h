@@ -3,6 +3,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,7 +43,7 @@ inline constexpr const char* kRestart = "start all hosts again with resume: auto
 /// Thread-safe.
 class Hosts final : private PeersListener {
  public:
-  /// Meets the others. Throws ConfigError (`hosts.…`), Error.
+  /// Meets the others. Throws ConfigError (`hosts.…`), HostLost, Error.
   explicit Hosts(const HostsConfig& config);
   /// Waits until all others are ready to part, too, unless training together has ended before.
   ~Hosts() override;
@@ -53,10 +54,12 @@ class Hosts final : private PeersListener {
   int size() const { return config_.size; }
   Peers& peers() { return *peers_; }
 
-  /// Writes a value that every host of this start can read. Throws Error.
+  /// Throws HostLost or Error if training together has ended.
+  void require_no_problem() const;
+  /// Writes a value that every host of this start can read. Throws HostLost.
   void tell(const std::string& name, const std::string& value);
-  /// Waits for a value that some host writes. Throws Error after the time limit, or if training
-  /// together has ended.
+  /// Waits for a value that some host writes. Throws HostLost; Error after the time limit, or if
+  /// training together has ended.
   std::string hear(const std::string& name, int from);
 
   /// From now on, jobs train. Until the first call, a lost host ends training together, unless
@@ -77,6 +80,8 @@ class Hosts final : private PeersListener {
   /// Takes its place: the others go on with this host, which has saved all trials, in a new
   /// session. Returns once they know. Not on a thread of the peers.
   void announce_successor();
+  /// Before any host has trained: ends training together, as HostsConfig::without_host_0() says.
+  void give_up_host_0();
   /// The hosts of that session.
   std::optional<HostsConfig> next() const;
 
@@ -99,6 +104,9 @@ class Hosts final : private PeersListener {
   void hear_successor(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void follow_fleet() SPILLWAY_REQUIRES(mutex_);
   void end(const std::string& why) SPILLWAY_REQUIRES(mutex_);
+  void end_without_host_0() SPILLWAY_REQUIRES(mutex_);
+  void connect(const std::optional<Token>& token);
+  std::string endpoint_as_host_0() SPILLWAY_REQUIRES(mutex_);
   void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void part();
   bool have_all_parted() const SPILLWAY_REQUIRES(mutex_);
@@ -106,12 +114,15 @@ class Hosts final : private PeersListener {
   std::set<int> in_training() const SPILLWAY_REQUIRES(mutex_);
   void show_life(const std::stop_token& stop);
 
-  HostsConfig config_;  ///< unchanged since the meeting
+  const HostsConfig given_;
+  HostsConfig config_;  ///< among those that have met; unchanged since then
   mutable Mutex mutex_;
   CondVar changed_;
   std::string why_ SPILLWAY_GUARDED_BY(mutex_);                     ///< training together has ended
   std::set<int> parting_ SPILLWAY_GUARDED_BY(mutex_);               ///< hosts that are done
   std::optional<Agreement> agreement_ SPILLWAY_GUARDED_BY(mutex_);  ///< the latest
+  /// Where those that are left would listen as host 0; known once all have agreed that it is lost.
+  std::map<int, std::string> endpoints_ SPILLWAY_GUARDED_BY(mutex_);
   std::optional<HostsConfig> next_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
   Fleet fleet_ SPILLWAY_GUARDED_BY(mutex_);

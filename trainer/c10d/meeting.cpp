@@ -15,7 +15,6 @@ namespace spillway {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
 constexpr const char* kName = "spillway/meeting";
 
@@ -32,9 +31,10 @@ std::string key_of(const std::string& name, const char* what, int host) {
 
 std::string list_of(const std::string& name) { return fmt::format("spillway/{}/list", name); }
 
-/// Of host 0.
-Meeting begin_meeting(Board& board, int size, int least, Clock::time_point end,
-                      const auto& too_late) {
+/// Of host 0. `late`: completes a message.
+Meeting begin_meeting(Board& board, int size, int least, const MeetingLimits& limits,
+                      const auto& late) {
+  const auto end = Clock::now() + limits.arrival;
   const std::string name = drawn_name();
   board.write(kName, name);
   std::vector<int> hosts{0};
@@ -52,22 +52,22 @@ Meeting begin_meeting(Board& board, int size, int least, Clock::time_point end,
     if (!missing.empty()) std::this_thread::sleep_for(Board::kInterval);
   }
   if (std::ssize(hosts) < least) {
-    throw too_late(fmt::format("host {} has not arrived", fmt::join(missing, " and host ")));
+    throw Error(late(fmt::format("host {} has not arrived", fmt::join(missing, " and host "))));
   }
   std::ranges::sort(hosts);
   board.write(list_of(name), nlohmann::json(hosts).dump());
   return {name, hosts};
 }
 
-/// Of another host: takes a name once host 0 has confirmed it. Host 0 may have begun to wait later.
-Meeting join_meeting(Board& board, int number, Clock::time_point end, milliseconds limit,
-                     const auto& too_late) {
+/// Of another host: takes a name once host 0 has confirmed it.
+Meeting join_meeting(Board& board, int number, const MeetingLimits& limits, const auto& late) {
+  const auto end = Clock::now() + limits.answer;
   const std::string own = drawn_name();
   std::string name;
   while (name.empty() || board.read(key_of(name, "welcome", number)) != own) {
     if (Clock::now() > end) {
-      throw too_late(name.empty() ? "host 0 has not arrived"
-                                  : fmt::format("host 0 has not answered host {}", number));
+      throw HostLost(late(name.empty() ? "host 0 has not arrived"
+                                       : fmt::format("host 0 has not answered host {}", number)));
     }
     std::this_thread::sleep_for(Board::kInterval);
     const std::string now = board.read(kName).value_or("");
@@ -76,26 +76,26 @@ Meeting join_meeting(Board& board, int number, Clock::time_point end, millisecon
     board.write(key_of(name, "here", number), own);
   }
   const std::string list = board.wait_for(list_of(name), [&] {
-    if (Clock::now() > end + limit) throw too_late("host 0 has not answered");
+    if (Clock::now() > end + limits.arrival) throw HostLost(late("host 0 has not answered"));
   });
   Meeting meeting{name, nlohmann::json::parse(list).get<std::vector<int>>()};
   if (std::ranges::find(meeting.hosts, number) != meeting.hosts.end()) return meeting;
-  throw too_late(fmt::format("host 0 has begun without host {}", number));
+  throw Error(late(fmt::format("host 0 has begun without host {}", number)));
 }
 
 }  // namespace
 
-Meeting meet(Board& board, int number, int size, int least, milliseconds limit) {
-  const auto too_late = [&](const std::string& who) {
-    return Error(
-        fmt::format("{} at {}:{} within {:g} s; check that all have started, with different "
-                    "numbers and the same hosts.size, and reach each other",
-                    who, board.endpoint().host, board.endpoint().port,
-                    std::chrono::duration<double>(limit).count()));
+Meeting meet(Board& board, int number, int size, int least, const MeetingLimits& limits) {
+  const auto limit = number == 0 ? limits.arrival : limits.answer;
+  const auto late = [&](const std::string& who) {
+    return fmt::format(
+        "{} at {}:{} within {:g} s; check that all have started, with different "
+        "numbers and the same hosts.size, and reach each other",
+        who, board.endpoint().host, board.endpoint().port,
+        std::chrono::duration<double>(limit).count());
   };
-  const auto end = Clock::now() + limit;
-  return number == 0 ? begin_meeting(board, size, least, end, too_late)
-                     : join_meeting(board, number, end, limit, too_late);
+  return number == 0 ? begin_meeting(board, size, least, limits, late)
+                     : join_meeting(board, number, limits, late);
 }
 
 }  // namespace spillway

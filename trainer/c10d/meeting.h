@@ -16,8 +16,15 @@ struct Meeting {
   std::vector<int> hosts;  ///< ascending, 0 first
 };
 
+/// How long hosts wait for each other.
+struct MeetingLimits {
+  std::chrono::milliseconds answer;   ///< for what takes no time
+  std::chrono::milliseconds arrival;  ///< host 0, for the others
+};
+
 /// Host 0 draws the name and confirms it to each of the others, so that none takes an old one. It
-/// waits `limit` for all; then `least` are enough. Throws Error if fewer have come.
-Meeting meet(Board& board, int number, int size, int least, std::chrono::milliseconds limit);
+/// waits for all; once the time is over, `least` are enough. Throws Error if fewer have come;
+/// HostLost if host 0 has not.
+Meeting meet(Board& board, int number, int size, int least, const MeetingLimits& limits);
 
 }  // namespace spillway

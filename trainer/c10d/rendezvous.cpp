@@ -75,7 +75,7 @@ Rendezvous Rendezvous::join(const Endpoint& endpoint, std::chrono::milliseconds 
     options.timeout = limit;
     return {endpoint, c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
   } catch (const std::exception& error) {
-    throw Error(
+    throw HostLost(
         fmt::format("nobody answered at {}:{} within {} s ({}); check the endpoint, and "
                     "that its host has started and can be reached",
                     endpoint.host, endpoint.port, std::chrono::duration<double>(limit).count(),

@@ -26,7 +26,7 @@ class Rendezvous {
  public:
   /// Opens a store in this process, which listens at this endpoint alone. Throws Error.
   static Rendezvous open(const Endpoint& endpoint);
-  /// Joins the store there. It may open later, but within `limit`. Throws Error.
+  /// Joins the store there. It may open later, but within `limit`. Throws HostLost.
   static Rendezvous join(const Endpoint& endpoint, std::chrono::milliseconds limit);
   Rendezvous(Rendezvous&&) noexcept;
   ~Rendezvous();

@@ -2,12 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/divisor.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 #include "trainer/config/batch_split.h"
 
 namespace spillway {
+
+std::optional<HostsConfig> HostsConfig::without_host_0() const {
+  if (number == 0 || successors.empty() || size - 1 < min_size) return std::nullopt;
+  HostsConfig next = *this;
+  --next.number;
+  --next.size;
+  next.endpoint = successors.front();
+  next.successors.erase(next.successors.begin());
+  next.start_size = std::min(start_size, next.size);
+  return next;
+}
 
 HostTeam team_of(const HostsConfig& hosts) {
   HostTeam team{.hosts = {}, .number = hosts.number};

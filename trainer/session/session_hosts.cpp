@@ -71,7 +71,7 @@ void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
 /// Opens the checkpoints of a trial, if it has some. Only host 0 and its successor write any.
 TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial& trial) {
   if (!hosts) return store.open_checkpoints(id, trial);
-  if (const std::string why = hosts->problem(); !why.empty()) throw Error(why);
+  hosts->require_no_problem();
   const int number = hosts->number(), exchange = num_exchanges++;
   trial.exchange = exchange;
   if (number > 0) return join_trial(id, trial);
@@ -209,9 +209,8 @@ void Session::Impl::on_agreed(const Agreement& agreement) {
 void Session::Impl::go_on(const Agreement& agreement) {
   round = 0;
   if (hosts->needs_successor()) {
-    if (!has_progress()) {
-      return leave_hosts(fmt::format("host 0 is lost; its own output says why; {}", kRestart));
-    }
+    // Unless a host is ahead, none has made a step.
+    if (!has_progress() && agreement.behind.empty()) return hosts->give_up_host_0();
     if (!first_host_lost_s) first_host_lost_s = now_s();
     if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
     return;
@@ -248,7 +247,8 @@ void Session::Impl::go_on(JobId id, bool is_behind) {
   shell->go_on(id, std::move(plan), is_behind);
 }
 
-/// Whether there is something to save. Before the first step, host 0 may not even have the folder.
+/// Whether this host has something to save. Before the first step, host 0 may not even have the
+/// folder.
 bool Session::Impl::has_progress() const {
   return std::ranges::any_of(trials, [](const auto& trial) {
     return trial->exchange >= 0 && trial->result.steps > trial->first_step;

@@ -8,7 +8,7 @@
 #include <future>
 #include <string>
 
-#include "core/sealing/sealed_pipes.h"
+#include "core/sealing/sealed_pipe.h"
 #include "core/sealing/sealed_text.h"
 #include "spillway/error.h"
 #include "tests/support/check/contains.h"
@@ -121,10 +121,7 @@ struct End {
 
 std::unique_ptr<Pipe> sealed_end(std::unique_ptr<Pipe> pipe, const End& end,
                                  std::chrono::milliseconds limit = kLong) {
-  std::vector<std::unique_ptr<Pipe>> pipes(3);
-  pipes[static_cast<std::size_t>(end.peer)] = std::move(pipe);
-  auto sealed = seal_pipes(std::move(pipes), end.number, end.group, end.token, limit);
-  return std::move(sealed[static_cast<std::size_t>(end.peer)]);
+  return seal_pipe(std::move(pipe), {end.number, end.peer, end.group}, end.token, limit);
 }
 
 /// Why one end of a pipe is refused, or the other; empty: neither is.

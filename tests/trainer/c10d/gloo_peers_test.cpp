@@ -2,6 +2,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <future>
@@ -9,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "core/peers/connect.h"
 #include "core/peers/framed_peers.h"
 #include "spillway/error.h"
 #include "tests/conformance/peers_conformance.h"
@@ -30,11 +32,11 @@ std::vector<std::unique_ptr<Peers>> by_gloo(std::span<PeersListener* const> list
   for (std::size_t h = 0; h < listeners.size(); ++h) {
     connecting.push_back(std::async(std::launch::async, [&, h]() -> std::unique_ptr<Peers> {
       const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
-      const HostGroup group{.name = "epoch 1",
-                            .number = static_cast<int>(h),
-                            .size = static_cast<int>(listeners.size())};
-      return std::make_unique<FramedPeers>(group.number, connect_by_gloo(joined, group, kLong),
-                                           *listeners[h]);
+      const int number = static_cast<int>(h), size = static_cast<int>(listeners.size());
+      const GlooConnector connector(joined, {"epoch 1", number});
+      auto connected =
+          connect_all(number, size, [&](int peer) { return connector.connect(peer, kLong); });
+      return std::make_unique<FramedPeers>(number, std::move(connected.pipes), *listeners[h]);
     }));
   }
   std::vector<std::unique_ptr<Peers>> peers;
@@ -45,23 +47,35 @@ std::vector<std::unique_ptr<Peers>> by_gloo(std::span<PeersListener* const> list
 INSTANTIATE_TEST_SUITE_P(Gloo, PeersConformance, ::testing::Values(PeersCase{"Gloo", by_gloo}),
                          [](const auto& test) { return test.param.name; });
 
-TEST(GlooPipes, NameAGroupThatDoesNotForm) {
+/// Host 1 does not come.
+TEST(GlooPipes, ConnectHostsBesideOneThatIsLost) {
   const Rendezvous rendezvous = Rendezvous::open({});
-  const auto error = thrown<Error>(
-      [&] { connect_by_gloo(rendezvous, {.name = "epoch 7", .number = 0, .size = 2}, kShort); });
-  EXPECT_PRED2(
-      contains, error.what(),
-      "host 0 could not connect to the other 1 of group 'epoch 7' at 127.0.0.1 within 0.3 s");
+  const auto connected = [&](int number) {
+    const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
+    const GlooConnector connector(joined, {"epoch 7", number});
+    return connect_all(
+        number, 3, [&](int peer) { return connector.connect(peer, peer == 1 ? kShort : kLong); });
+  };
+  auto other = std::async(std::launch::async, connected, 2);
+  const Connections here = connected(0), there = other.get();
+  ASSERT_EQ(here.failures.size(), 1u);
+  EXPECT_PRED2(contains, here.failures.at(1),
+               "host 0 could not connect to host 1 of group 'epoch 7' at 127.0.0.1 within 0.3 s");
+  EXPECT_FALSE(here.pipes[1]);
+  const std::array sent{std::byte{7}};
+  here.pipes[2]->write(sent);
+  std::array<std::byte, 1> read{};
+  there.pipes[0]->read(read);
+  EXPECT_EQ(read, sent);
 }
 
 TEST(GlooPipes, RefuseTlsThatSendsPlainText) {
   const Rendezvous rendezvous = Rendezvous::open({});
   setenv("GLOO_DEVICE_TRANSPORT", "TCP_TLS", /*overwrite=*/1);
-  const auto error =
-      thrown<Error>([&] { connect_by_gloo(rendezvous, {.name = "epoch 1"}, kShort); });
+  const auto error = thrown<Error>([&] { GlooConnector(rendezvous, {"epoch 1"}); });
   unsetenv("GLOO_DEVICE_TRANSPORT");
   EXPECT_PRED2(contains, error.what(), "GLOO_DEVICE_TRANSPORT=TCP_TLS");
-  EXPECT_EQ(connect_by_gloo(rendezvous, {.name = "epoch 1"}, kShort).size(), 1u);
+  GlooConnector(rendezvous, {"epoch 1"});
 }
 
 /// What each of these hosts of `size` gets. Host 0 comes last.
@@ -73,7 +87,7 @@ std::vector<Meeting> meetings_of(const Rendezvous& rendezvous, std::vector<int> 
     coming.push_back(std::async(std::launch::async, [&, host] {
       const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
       Board board(joined, std::nullopt);
-      return meet(board, host, size, least, limit);
+      return meet(board, host, size, least, {limit, limit});
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -98,7 +112,7 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
   }
   const auto too_late = [&](int number) {
     Board board(rendezvous, std::nullopt);
-    return thrown<Error>([&] { meet(board, number, 2, 2, kShort); });
+    return thrown<Error>([&] { meet(board, number, 2, 2, {kShort, kShort}); });
   };
   EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not arrived at 127.0.0.1:");
   EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not answered host 1 at 127.0.0.1:");
@@ -110,7 +124,7 @@ TEST(Meeting, BeginsWithoutHostsThatDoNotCome) {
     EXPECT_EQ(each.hosts, (std::vector<int>{0, 1, 3}));
   }
   Board board(rendezvous, std::nullopt);
-  const auto error = thrown<Error>([&] { meet(board, 0, 4, 2, kShort); });
+  const auto error = thrown<Error>([&] { meet(board, 0, 4, 2, {kShort, kShort}); });
   EXPECT_PRED2(contains, error.what(), "host 1 and host 2 and host 3 has not arrived");
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/mutex.h"
+#include "core/peers/connect.h"
 #include "core/peers/framed_peers.h"
 #include "spillway/error.h"
 #include "trainer/c10d/gloo_pipes.h"
@@ -94,11 +95,15 @@ int serve() {
   return 0;
 }
 
-int join(int port, const HostGroup& group, int num_rounds) {
+int join(int port, int number, int size, int num_rounds) {
   const Rendezvous rendezvous = Rendezvous::join({"127.0.0.1", port}, kLimit);
   say("joined");
   Rounds rounds;
-  FramedPeers peers(group.number, connect_by_gloo(rendezvous, group, kLimit), rounds);
+  const GlooConnector connector(rendezvous, {"epoch 1", number});
+  auto [pipes, failures] =
+      connect_all(number, size, [&](int peer) { return connector.connect(peer, kLimit); });
+  if (!failures.empty()) throw Error(failures.begin()->second);
+  FramedPeers peers(number, std::move(pipes), rounds);
   say("connected");
   for (int round = 0; round < num_rounds; ++round) {
     if (!play_round(peers, rounds, round)) say("wrong");
@@ -113,7 +118,7 @@ int run(std::span<char*> arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (std::string(arguments[1]) == "serve") return serve();
   const auto number = [&](std::size_t i) { return std::stoi(arguments[i]); };
-  return join(number(1), {.name = "epoch 1", .number = number(2), .size = number(3)}, number(4));
+  return join(number(1), number(2), number(3), number(4));
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ class Processes(unittest.TestCase):
             lines_until(host, "joined")
         hosts[1].kill()
         line = lines_until(hosts[0], "error")[-1]
-        self.assertIn("host 0 could not connect to the other 2 of group 'epoch 1' at 127.0.0.1 "
+        self.assertIn("host 0 could not connect to host 1 of group 'epoch 1' at 127.0.0.1 "
                       "within 2 s", line)
         self.assertEqual(hosts[0].wait(timeout=60), 1)
 

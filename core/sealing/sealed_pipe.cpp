@@ -1,4 +1,4 @@
-#include "core/sealing/sealed_pipes.h"
+#include "core/sealing/sealed_pipe.h"
 
 #include <fmt/format.h>
 #include <sodium.h>
@@ -7,11 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/base/mutex.h"
 #include "spillway/error.h"
@@ -102,48 +102,41 @@ void exchange(Pipe& pipe, bool is_first, std::span<const std::byte> own,
   if (!is_first) pipe.write(own);
 }
 
-/// What this host tells others and knows of them.
-struct Member {
-  int number = 0;
-  const std::string& group;
-  const Token& token;
-};
-
 /// Throws PipeBroken.
-std::unique_ptr<Pipe> sealed(const std::shared_ptr<Pipe>& pipe, const Member& self, int peer) {
+std::unique_ptr<Pipe> sealed(const std::shared_ptr<Pipe>& pipe, const PipeEnd& end,
+                             const Token& token) {
   using Salt = std::array<std::byte, 32>;
-  const bool is_first = self.number < peer;
+  const bool is_first = end.number < end.peer;
   Salt own, other;
   randombytes_buf(own.data(), own.size());
   exchange(*pipe, is_first, own, other);
   const auto key = [&](int from, int to) {
     std::string purpose =
-        fmt::format("pipe from {} to {} of {} {}: ", from, to, self.group.size(), self.group);
+        fmt::format("pipe from {} to {} of {} {}: ", from, to, end.group.size(), end.group);
     for (const Salt* salt : {is_first ? &own : &other, is_first ? &other : &own}) {
       purpose.append(reinterpret_cast<const char*>(salt->data()), salt->size());
     }
-    return self.token.key(purpose);
+    return token.key(purpose);
   };
-  auto made = std::make_unique<SealedPipe>(pipe, key(self.number, peer), key(peer, self.number));
+  auto made =
+      std::make_unique<SealedPipe>(pipe, key(end.number, end.peer), key(end.peer, end.number));
   std::byte proof{}, other_proof{};  // any byte: it is read if the other end has the key
   exchange(*made, is_first, std::span(&proof, 1), std::span(&other_proof, 1));
   return made;
 }
 
-/// Closes the pipes when the time is over, unless stop() comes first.
+/// Closes the pipe when the time is over, unless stop() comes first.
 class Deadline {
  public:
-  Deadline(const std::vector<std::shared_ptr<Pipe>>& pipes, std::chrono::milliseconds limit)
-      : thread_([this, pipes,
+  Deadline(std::shared_ptr<Pipe> pipe, std::chrono::milliseconds limit)
+      : thread_([this, pipe = std::move(pipe),
                  end = std::chrono::steady_clock::now() + limit](const std::stop_token& stop) {
           const MutexLock lock(mutex_);
           const auto never = [] { return false; };
           never_.wait_until(mutex_, stop, end, never);
           if (stop.stop_requested()) return;
           is_over_ = true;
-          for (const auto& pipe : pipes) {
-            if (pipe) pipe->close();
-          }
+          pipe->close();
         }) {}
   /// False if the time is over.
   bool stop() {
@@ -161,33 +154,23 @@ class Deadline {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Pipe>> seal_pipes(std::vector<std::unique_ptr<Pipe>> pipes, int number,
-                                              const std::string& group, const Token& token,
-                                              std::chrono::milliseconds limit) {
-  const std::vector<std::shared_ptr<Pipe>> open{std::make_move_iterator(pipes.begin()),
-                                                std::make_move_iterator(pipes.end())};
-  const auto refuse = [&](std::size_t peer, const std::string& why) {
-    throw Error(fmt::format(
-        "host {} has not proved that it has the token of hosts.token_file ({}); its own "
-        "output says why, or somebody else listens in its place",
-        peer, why));
-  };
+std::unique_ptr<Pipe> seal_pipe(std::unique_ptr<Pipe> pipe, const PipeEnd& end, const Token& token,
+                                std::chrono::milliseconds limit) {
+  const std::shared_ptr<Pipe> open = std::move(pipe);
   Deadline deadline(open, limit);
-  const Member self{number, group, token};
-  std::size_t last = 0;
-  // In the order of pairs of numbers, the same on all hosts, so that none waits in a circle.
-  for (std::size_t peer = 0; peer < open.size(); ++peer) {
-    if (!open[peer]) continue;
-    last = peer;
-    try {
-      pipes[peer] = sealed(open[peer], self, static_cast<int>(peer));
-    } catch (const PipeBroken& broken) {
-      const bool in_time = deadline.stop();
-      refuse(peer, in_time ? broken.what() : "too late");
-    }
+  std::unique_ptr<Pipe> made;
+  std::string why;
+  try {
+    made = sealed(open, end, token);
+  } catch (const PipeBroken& broken) {
+    why = broken.what();
   }
-  if (!deadline.stop()) refuse(last, "too late");
-  return pipes;
+  if (!deadline.stop()) why = "too late";
+  if (why.empty()) return made;
+  throw Error(
+      fmt::format("host {} has not proved that it has the token of hosts.token_file ({}); its own "
+                  "output says why, or somebody else listens in its place",
+                  end.peer, why));
 }
 
 }  // namespace spillway
