@@ -99,13 +99,14 @@ bool report_paused(const RunLog& run, const OutputFolder& folder, std::ostream& 
   return any;
 }
 
-ExitCode follow(OpenRun& run, const OutputFolder& folder, const Console& console,
-                const std::optional<Json>& request) {
+std::optional<ExitCode> follow(OpenRun& run, const OutputFolder& folder, const Console& console,
+                               const std::optional<Json>& request) {
   training_begins();
   Watch watch(run, folder, console);
   if (request) console.log << watch.recorder().answer(*request) << "\n";
   watch.run();
   const bool written = watch.recorder().finish();
+  if (run.session->next_hosts() && written && !console.requests.stop) return std::nullopt;
   const RunLog& log = run.events->run();
   print(log, folder, console);
   if (!written) return kTrialFailed;

@@ -1,5 +1,7 @@
 #include "apps/commands/resume_command.h"
 
+#include <fmt/format.h>
+
 #include <ostream>
 #include <utility>
 
@@ -23,23 +25,36 @@ ExitCode report_ended(const OutputFolder& folder, const Console& console) {
 
 }  // namespace
 
-ExitCode follow_or_report(std::optional<OpenRun>& run, const OutputFolder& folder,
-                          const Console& console, const std::optional<Json>& request) {
-  return run ? follow(*run, folder, console, request) : report_ended(folder, console);
+ExitCode follow_or_report(std::optional<OpenRun> run, const OutputFolder& folder,
+                          const RunResources& resources, const Console& console,
+                          const std::optional<Json>& request) {
+  if (!run) return report_ended(folder, console);
+  const std::optional<ExitCode> code = follow(*run, folder, console, request);
+  const std::optional<HostsConfig> hosts = run->session->next_hosts();
+  std::vector<Trial> all = std::move(run->all);
+  run.reset();  // its session ends
+  if (code) {
+    if (hosts) const RunLock ends_in_order = folder.lock();  // so that no other host goes on
+    return *code;
+  }
+  for (Trial& trial : all) trial.config.session.hosts = *hosts;
+  console.log << fmt::format("hosts meet again; this host goes on as host 0 of {}\n", hosts->size)
+              << std::flush;
+  return resume_and_follow(std::move(all), {}, folder, resources, {}, console);
 }
 
 ExitCode resume_and_follow(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
                            const RunResources& resources, const ResumeWish& wish,
                            const Console& console) {
   auto run = resume_run(std::move(all), std::move(findings), folder, resources, wish, console.log);
-  return follow_or_report(run, folder, console, wish.request);
+  return follow_or_report(std::move(run), folder, resources, console, wish.request);
 }
 
 ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
                 const Console& console) {
-  auto run = reopen_training(folder, options.overrides, wish,
-                             {options.pilot_cache, options.machine}, console.log);
-  return follow_or_report(run, folder, console, wish.request);
+  const RunResources resources{options.pilot_cache, options.machine};
+  auto run = reopen_training(folder, options.overrides, wish, resources, console.log);
+  return follow_or_report(std::move(run), folder, resources, console, wish.request);
 }
 
 ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,

@@ -12,9 +12,10 @@
 
 namespace spillway {
 
-/// Trains a run that is open, or reports the one in the folder if all its trials have ended.
-ExitCode follow_or_report(std::optional<OpenRun>& run, const OutputFolder& folder,
-                          const Console& console,
+/// Trains a run that is open, or reports the one in the folder if all its trials have ended. When
+/// its hosts meet again, this one resumes it as host 0.
+ExitCode follow_or_report(std::optional<OpenRun> run, const OutputFolder& folder,
+                          const RunResources& resources, const Console& console,
                           const std::optional<Json>& request = std::nullopt);
 
 /// Resumes the run and trains it, or reports it if all trials have ended. Arguments and errors are

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hosts that are killed, frozen or leave while they train with others; prints Markdown tables.
+"""Hosts that are killed, frozen, leave or join while others train; prints Markdown tables.
 
 Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N], BIN: folder of the programs.
 """
@@ -27,7 +27,7 @@ STEPS = 60
 SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "asked to leave": signal.SIGTERM}
 FIRST = "host 0, killed"
-SILENT_S = 2
+SILENT_S = 4
 
 
 def gpt(text):
@@ -90,9 +90,12 @@ class Events:
         return [event["time_s"] for event in self.events if event["event"] == kind]
 
 
-def wait_until(condition, limit_s=120):
+def wait_until(condition, hosts, limit_s=120):
+    """`hosts`: undisturbed."""
     end = time.monotonic() + limit_s
     while not condition():
+        if any(host.poll() for host in hosts):
+            raise spillway_run.Failed("an undisturbed host has failed")
         if time.monotonic() > end:
             raise spillway_run.Failed("nothing happens")
         time.sleep(0.001)
@@ -128,7 +131,7 @@ def lose_some(draw, hosts, events):
             time.sleep(draw.random() * 1.5)
             at_once = False
         elif number == 0 or not at_once:
-            wait_until(has_come)
+            wait_until(has_come, [hosts[host] for host in left])
             step += draw.randrange(1, 10)
             time.sleep(draw.random() * 0.03)
         how = draw.choice(list(SIGNALS))
@@ -138,6 +141,13 @@ def lose_some(draw, hosts, events):
             seen = len(events.events)
         left.remove(victim)
     return losses
+
+
+def let_one_join(draw, command, hosts, events):
+    """After some step, if the run still makes one. Others may be lost while it joins."""
+    step = draw.randrange(STEPS - 40)
+    wait_until(lambda: events.update() or len(events.times("step")) > step, hosts)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def have_ended(hosts, events):
@@ -157,16 +167,23 @@ def run(program, config, draw):
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                   env={**os.environ, "OMP_WAIT_POLICY": "passive"})
                  for command in host_processes.commands(program, config, place, size, SLOW, *limits)]
+        joined = None
         try:
             events = Events(place / "run/events.jsonl")
+            if not meets and draw.random() < 0.3:
+                joined = let_one_join(draw, host_processes.join_command(program, hosts[0].args, SLOW),
+                                      hosts, events)
             losses = (lose_while_they_meet(draw, hosts) if meets
                       else lose_some(draw, hosts, events))
             lost = {victim for victim, _, _ in losses}
             left = [hosts[number] for number in range(size) if number not in lost]
-            wait_until(lambda: have_ended(left, events))
+            wait_until(lambda: have_ended(left, events), left)
             ends = [(host.communicate(timeout=120)[0], host.returncode) for host in left]
+        except spillway_run.Failed as failed:
+            errors.seek(0)
+            raise spillway_run.Failed(f"{failed}: {errors.read()}") from failed
         finally:
-            for host in hosts:
+            for host in [*hosts, *([joined] if joined else [])]:
                 host.kill()
                 host.communicate()
         errors.seek(0)
@@ -174,7 +191,8 @@ def run(program, config, draw):
             raise spillway_run.Failed(errors.read())
     [report] = [json.loads(out) for out, _ in ends if out]
     weights = {trial["name"]: trial["weights_xxh3"] for trial in report["trials"]}
-    return types.SimpleNamespace(weights=weights, losses=losses, events=events)
+    return types.SimpleNamespace(weights=weights, losses=losses, events=events,
+                                 has_joined=joined is not None)
 
 
 def delays(done):
@@ -188,7 +206,7 @@ def delays(done):
     before = [time_s for time_s in commits if time_s < sent_s]
     after = [time_s for time_s in commits if noticed and time_s > noticed[0]]
     alone = len(done.losses) == 1 or done.losses[1][1] > done.losses[0][1] + 1
-    if len(before) < 3 or not alone:
+    if len(before) < 3 or not alone or done.has_joined:
         return None
     step_s = statistics.median(b - a for a, b in zip(before, before[1:]))
     if how == FIRST and done.events.resumed_s:
@@ -207,7 +225,7 @@ def main():
     cases = configs(arguments)
     expected = {name: host_processes.weights_of(host_processes.train(program, config, 1))
                 for name, config in cases.items()}
-    rows = collections.defaultdict(lambda: [0, 0, 0, 0])  # runs, lost, equal, redone
+    rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, equal, redone, joined
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
     for seed in range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs)):
         draw = random.Random(seed)
@@ -216,7 +234,8 @@ def main():
             done = run(program, cases[name], draw)
         except spillway_run.Failed as failed:
             raise spillway_run.Failed(f"run {seed}, {name}: {failed}") from failed
-        print(f"run {seed}, {name}: {[(victim, how) for victim, _, how in done.losses]}",
+        joins = "one joins, " if done.has_joined else ""
+        print(f"run {seed}, {name}: {joins}{[(victim, how) for victim, _, how in done.losses]}",
               file=sys.stderr)
         row = rows[name]
         row[0] += 1
@@ -224,10 +243,12 @@ def main():
         row[2] += done.weights == expected[name]
         heard = {event["host"] for event in done.events.events
                  if event["event"] == "lost" and "host" in event}
-        has_numbers = all(how != FIRST for _, _, how in done.losses)  # still those of the start
+        # Numbers are still those of the start.
+        has_numbers = all(how != FIRST for _, _, how in done.losses) and not done.has_joined
         if has_numbers and heard - {victim for victim, _, _ in done.losses}:
             raise spillway_run.Failed(f"run {seed}: a host was lost that nobody disturbed: {heard}")
         row[3] += len(done.events.times("redone"))
+        row[4] += done.has_joined
         if delay := delays(done):
             how, noticed_s, commit_s = delay
             if noticed_s is not None:
@@ -235,13 +256,14 @@ def main():
             commits[how].append(1e3 * commit_s)
         if done.weights != expected[name]:
             print(f"run {seed} differs", file=sys.stderr)
-    tables.print_head(["trial", "runs", "hosts lost", "steps repeated", "runs with equal weights"])
-    for name, (runs, lost, equal, redone) in sorted(rows.items()):
-        tables.print_row([name, str(runs), str(lost), str(redone), str(equal)])
+    tables.print_head(["trial", "runs", "hosts lost", "hosts joined", "steps repeated",
+                       "runs with equal weights"])
+    for name, (runs, lost, equal, redone, joined) in sorted(rows.items()):
+        tables.print_row([name, *map(str, (runs, lost, joined, redone, equal))])
     other = {**cases["gpt"], "train": {**cases["gpt"]["train"], "virtual_nodes": 4,
                                        "reduction_groups": 4}}
     other = host_processes.weights_of(host_processes.train(program, other, 1))
-    tables.print_row(["control: gpt with 4 virtual nodes, 1 host", "1", "0", "0",
+    tables.print_row(["control: gpt with 4 virtual nodes, 1 host", "1", "0", "0", "0",
                       str(int(other == expected["gpt"]))])
     print()
     tables.print_head(["a host is", "runs", "noticed after, ms", "next commit after a step and, ms"])
@@ -250,7 +272,7 @@ def main():
             tables.print_row([how, str(len(commits[how])),
                               tables.spread(noticed[how], 0) if noticed[how] else "",
                               tables.spread(commits[how], 0)])
-    if other == expected["gpt"] or any(equal != runs for runs, _, equal, _ in rows.values()):
+    if other == expected["gpt"] or any(equal != runs for runs, _, equal, _, _ in rows.values()):
         sys.exit(1)
 
 

@@ -40,6 +40,12 @@ def commands(program, config, folder, size, *overrides, own=None):
              *((own or {}).get(number, []))] for number in range(size)]
 
 
+def join_command(program, of_host, *overrides):
+    """Of a host that joins the run of host 0, which has this command."""
+    [endpoint] = [word for word in of_host if word.startswith("hosts.endpoint=")]
+    return [program, "join", endpoint.partition("=")[2], *overrides]
+
+
 def train(program, config, size, *overrides, own=None):
     """Trains a configuration on `size` hosts. `own`: further overrides of each host. Returns the
     report of the run, its events and its trace, as host 0 wrote them."""

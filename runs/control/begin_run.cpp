@@ -44,7 +44,7 @@ std::optional<OpenRun> begin_run(const std::vector<Trial>& given, Findings findi
       submit_new_run(given, configs, run_session(given.front(), resources.pilot_cache),
                      resources.machine, std::move(findings));
   require_fit(*session, trials.front().config.session, misfits, resources.machine, notes);
-  OpenRun run{.trials = std::move(trials), .session = std::move(session)};
+  OpenRun run{.all = given, .trials = std::move(trials), .session = std::move(session)};
   run.planned = simulate(*run.session, run.trials);
 
   RunLock lock = folder.lock();

@@ -84,9 +84,9 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
   Findings findings;
   auto trials = trials_of_document(invitation_at(own), all, findings);
   findings.throw_if_any();
-  trials.front().config.session.hosts.number = take_host_number(own);
-  // Host 0 does not decide whom this host trusts.
-  trials.front().config.session.hosts.trust_network = own.trust_network;
+  HostsConfig& hosts = trials.front().config.session.hosts;
+  hosts.trust_network = own.trust_network;  // host 0 does not decide whom this host trusts
+  hosts = take_place(hosts);
   return trials;
 }
 

@@ -25,6 +25,7 @@ struct Place {
 /// A run that is ready to train: its folder is locked, its trials are submitted, its log is
 /// flushed.
 struct OpenRun {
+  std::vector<Trial> all;     ///< of the configuration
   std::vector<Trial> trials;  ///< by number in the session
   Place place;
   std::optional<RunResult> planned;  ///< by simulate()

@@ -317,7 +317,8 @@ std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
   const auto planned = simulate(session, trials);
   store_growth(folder, stored, given);
   auto events = continue_log(folder, std::move(before), call, trials, place, session, planned);
-  return OpenRun{.trials = trials,
+  return OpenRun{.all = std::move(all),
+                 .trials = trials,
                  .place = std::move(place),
                  .planned = planned,
                  .events = std::move(events),

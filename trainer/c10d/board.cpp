@@ -18,6 +18,10 @@ void Board::write(const std::string& name, const std::string& text) {
   rendezvous_.store()->set(name, key_ ? seal(*key_, name, text) : text);
 }
 
+std::int64_t Board::count(const std::string& name, std::int64_t more) {
+  return rendezvous_.store()->add(name, more);
+}
+
 std::optional<std::string> Board::read(const std::string& name) {
   c10d::Store& store = *rendezvous_.store();
   if (!store.check({name})) return std::nullopt;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -11,7 +12,7 @@
 namespace spillway {
 
 /// Texts that hosts write for each other under names, in the store of a rendezvous. With a token
-/// they are sealed. Throws std::exception if the store does not answer.
+/// they are sealed. Throws std::exception if the store does not answer. Thread-safe.
 class Board {
  public:
   /// The rendezvous outlives the board.
@@ -22,6 +23,8 @@ class Board {
   /// Nothing if nobody has written it. Throws Error if a host with another token has, or one
   /// without.
   std::optional<std::string> read(const std::string& name);
+  /// Adds to a number, which is 0 at first and is not sealed, and returns it.
+  std::int64_t count(const std::string& name, std::int64_t more);
   /// Waits until somebody has written it. `give_up`: called meanwhile; throws if it is no use to
   /// wait.
   template <typename GiveUp>

@@ -49,71 +49,37 @@ auto ask_store(const std::string& endpoint, const Work& work) {
   }
 }
 
+constexpr const char* kNext = "the hosts meet again";
+constexpr std::chrono::seconds kForGuest(5);  // to read an answer
+
 /// What hosts read that do not know the meeting.
 constexpr const char *kInvitation = "spillway/invitation", *kNumbers = "spillway/numbers";
-
-/// Messages: this host is done; this host lives; its jobs rest, as the text behind says; it goes on
-/// as host 0 with the hosts of the text. An endpoint is where a host would listen as host 0.
-constexpr std::byte kParting{1}, kAlive{2}, kWord{3}, kSuccessor{4};
-
-std::vector<std::byte> message_of(std::byte kind, const nlohmann::json& json) {
-  const std::string text = json.dump();
-  std::vector<std::byte> message(1 + text.size(), kind);
-  std::ranges::copy(std::as_bytes(std::span(text)), message.begin() + 1);
-  return message;
-}
-
-/// Throws std::exception if it has none.
-nlohmann::json text_of(std::span<const std::byte> message) {
-  const auto* const text = reinterpret_cast<const char*>(message.data());
-  return nlohmann::json::parse(text + 1, text + message.size());
-}
-
-std::vector<std::byte> message_of(const HostWord& word, const std::string& endpoint) {
-  return message_of(kWord, {{"round", word.round},
-                            {"lost", word.lost},
-                            {"begun", word.jobs.begun},
-                            {"steps", word.jobs.steps},
-                            {"endpoint", endpoint}});
-}
-
-/// Of a host among `size`. Throws std::exception if it is none.
-HostWord word_of(const nlohmann::json& json, int size) {
-  HostWord word;
-  json.at("round").get_to(word.round);
-  json.at("lost").get_to(word.lost);
-  json.at("begun").get_to(word.jobs.begun);
-  json.at("steps").get_to(word.jobs.steps);
-  for (int host : word.lost) {
-    if (host < 0 || host >= size) throw Error("no such host");
-  }
-  return word;
-}
 
 std::string lost_text(int host) {
   return fmt::format("host {} is lost or has stopped; its own output says why", host);
 }
 
-/// One of these hosts with its number among them.
-HostsConfig among(const std::set<int>& hosts, HostsConfig one) {
-  one.number = static_cast<int>(std::distance(hosts.begin(), hosts.find(one.number)));
-  one.size = static_cast<int>(hosts.size());
-  return one;
-}
-
-/// One of the hosts that are left, for their next meeting. More may be lost until then.
-HostsConfig next_of(const std::map<int, std::string>& endpoints, const HostsConfig& one) {
-  std::set<int> left;
-  std::vector<std::string> in_order;
-  for (const auto& [host, endpoint] : endpoints) {
-    left.insert(host);
-    in_order.push_back(endpoint);
-  }
-  HostsConfig next = among(left, one);
-  next.endpoint = in_order.front();
-  next.successors = {in_order.begin() + 1, in_order.end()};
-  next.start_size = one.min_size;
-  return next;
+/// Of a host that joins. Numbers are given before the first meeting alone.
+HostsConfig place_of(HostsConfig config, std::chrono::steady_clock::time_point end) {
+  const auto rendezvous = Rendezvous::join(checked_endpoint(config), limit_of(config));
+  Board board(rendezvous, token_of(config));
+  const auto give_up = [&] {
+    if (std::chrono::steady_clock::now() < end) return;
+    throw Error(fmt::format("host 0 at {} has not answered within {:g} s", config.endpoint,
+                            config.timeout_s));
+  };
+  return ask_store(config.endpoint, [&] {
+    board.wait_for(kInvitation, give_up);
+    if (!are_guests_invited(board)) {
+      config.number = static_cast<int>(board.count(kNumbers, 1));
+      if (config.number < config.size) return config;
+    }
+    const std::string own = to_text(free_endpoint(address_of_host(config)));
+    const auto answer = nlohmann::json::parse(answer_to_guest(board, own, give_up));
+    if (answer.contains("problem")) throw Error(answer.at("problem").get<std::string>());
+    answer.at("number").get_to(config.number);
+    return next_meeting(answer.at("endpoints").get<HostEndpoints>(), config);
+  });
 }
 
 }  // namespace
@@ -135,10 +101,15 @@ std::string invitation_at(const HostsConfig& config) {
   });
 }
 
-int take_host_number(const HostsConfig& config) {
-  const auto rendezvous = Rendezvous::join(checked_endpoint(config), limit_of(config));
-  return ask_store(config.endpoint,
-                   [&] { return static_cast<int>(rendezvous.store()->add(kNumbers, 1)); });
+HostsConfig take_place(const HostsConfig& config) {
+  const auto end = std::chrono::steady_clock::now() + limit_of(config);
+  for (;;) {
+    try {
+      return place_of(config, end);
+    } catch (const HostLost&) {  // it may open another store, because others join
+      if (std::chrono::steady_clock::now() > end) throw;
+    }
+  }
 }
 
 Hosts::Hosts(const HostsConfig& config)
@@ -150,19 +121,43 @@ Hosts::Hosts(const HostsConfig& config)
   require_trust(config, address_);
   const std::optional<Token> token = token_of(config);
   const bool opens = config.number == 0 && !has_store_of_torchrun(config.endpoint);
-  rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, limit));
-  board_.emplace(*rendezvous_, token);
-  ask_store(config.endpoint, [&] {
-    if (config.number == 0) board_->write(kInvitation, config.invitation);
-    // When they meet again, some may have waited for another host 0.
-    const milliseconds arrival = config.successors.empty() ? limit : 2 * limit;
-    const Meeting meeting =
-        meet(*board_, config.number, config.size, least_of(config), {limit, arrival});
-    prefix_ = "spillway/" + meeting.name + "/";
-    config_ = among({meeting.hosts.begin(), meeting.hosts.end()}, config_);
-  });
+  const auto end = Clock::now() + limit;
+  for (;;) {
+    try {
+      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+      rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, left));
+      board_.emplace(*rendezvous_, token);
+      meet_others();
+      break;
+    } catch (const HostLost&) {  // its store may be that of the meeting before
+      if (config.successors.empty() || Clock::now() + Board::kInterval > end) throw;
+    }
+  }
   connect(token);
+  if (opens && !config.run_folder.empty()) {
+    guests_.emplace(*board_, [this] {
+      const MutexLock lock(mutex_);
+      if (observer_) observer_->on_guest();
+    });
+  }
   life_ = std::jthread([this](const std::stop_token& stop) { show_life(stop); });
+}
+
+void Hosts::meet_others() {
+  const milliseconds limit = limit_of(given_);
+  // When they meet again, some may have waited for another host 0.
+  const milliseconds arrival = given_.successors.empty() ? limit : 2 * limit;
+  ask_store(given_.endpoint, [&] {
+    const bool invites = given_.number == 0 && !given_.run_folder.empty();
+    const bool meet_again = !given_.successors.empty();
+    if (invites && meet_again) invite_guests(*board_);  // no number is free
+    if (given_.number == 0) board_->write(kInvitation, given_.invitation);
+    const Meeting meeting =
+        meet(*board_, given_.number, given_.size, least_of(given_), {limit, arrival});
+    if (invites) invite_guests(*board_);
+    prefix_ = "spillway/" + meeting.name + "/";
+    config_ = among({meeting.hosts.begin(), meeting.hosts.end()}, given_);
+  });
 }
 
 /// To all that have met; those that are lost meanwhile need not be among those that begin.
@@ -205,7 +200,9 @@ void Hosts::require_no_problem() const {
 }
 
 std::string Hosts::hear(const std::string& name, int from) {
-  const auto end = std::chrono::steady_clock::now() + limit_of(config_);
+  const milliseconds limit = limit_of(config_);
+  // Longer than until the loss of a silent host is noticed.
+  const auto end = std::chrono::steady_clock::now() + limit + limit / 4;
   const auto give_up = [&] {
     require_no_problem();
     if (!present().contains(from)) throw Error(lost_text(from));
@@ -224,6 +221,7 @@ void Hosts::attach(HostsObserver& observer) {
   has_begun_ = true;
   detached_.reset();
   if (!why_.empty()) return observer.on_hosts_ended();
+  if (guests_ && !guests_->waiting().empty()) observer.on_guest();
   if (!fleet_.has_agreed()) fleet_.restart();  // this host may have told of the run before
   follow_fleet();
 }
@@ -264,9 +262,7 @@ void Hosts::follow_fleet() {
       fleet_.rest(fleet_.round(), *detached_);
     }
   }
-  if (const auto word = fleet_.take_word()) {
-    notify_all(message_of(*word, lacks_host_0() ? endpoint_as_host_0() : ""));
-  }
+  if (const auto word = fleet_.take_word()) notify_all(message_of(*word, endpoint_as_host_0()));
   auto agreement = fleet_.take_agreement();
   if (!agreement) return;
   agreement_ = std::move(agreement);
@@ -350,29 +346,52 @@ bool Hosts::is_successor() const {
   return lacks_host_0() && *in_training().begin() == number();
 }
 
-/// It is chosen late, because it may be taken until it is used.
+/// Others choose it late, because it may be taken until it is used.
 std::string Hosts::endpoint_as_host_0() {
   std::string& own = endpoints_[number()];
   try {
-    const Endpoint free = own.empty() ? free_endpoint(address_) : Endpoint();
-    if (own.empty()) own = fmt::format("{}:{}", free.host, free.port);
+    own = number() == 0 ? config_.endpoint : to_text(free_endpoint(address_));
   } catch (const Error& error) {
     end(error.what());
   }
   return own;
 }
 
-void Hosts::announce_successor() {
-  const MutexLock lock(mutex_);
-  if (!why_.empty()) return;
-  const std::set<int> left = in_training();
-  std::erase_if(endpoints_, [&](const auto& entry) { return !left.contains(entry.first); });
-  next_ = next_of(endpoints_, config_);
-  notify_all(message_of(kSuccessor, {{"endpoints", endpoints_}}));
-  changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
-    return !why_.empty() || have_all_parted();
-  });
-  end("host 0 is lost; this host goes on in its place");
+bool Hosts::has_guests(int most_hosts) {
+  if (!guests_) return false;
+  auto room = most_hosts - std::ssize(present());
+  for (const Guest& guest : guests_->waiting()) {
+    if (room-- > 0) continue;
+    const std::string problem = fmt::format(
+        "{} hosts train already, and train.reduction_groups allows no more; start it again when "
+        "one is lost",
+        most_hosts);
+    guests_->answer(guest, nlohmann::json{{"problem", problem}}.dump(), milliseconds(0));
+  }
+  return !guests_->waiting().empty();
+}
+
+void Hosts::announce_next() {
+  const auto guests = guests_ ? guests_->waiting() : std::vector<Guest>();
+  HostEndpoints endpoints;
+  {
+    const MutexLock lock(mutex_);
+    if (!why_.empty()) return;
+    for (int host : in_training()) endpoints[host] = endpoints_[host];
+    int number_of_guest = size();
+    for (const Guest& guest : guests) endpoints[number_of_guest++] = guest.endpoint;
+    next_ = next_meeting(endpoints, config_);
+    notify_all(message_of(endpoints));
+    changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
+      return !why_.empty() || have_all_parted();
+    });
+    end(kNext);
+  }
+  int number_of_guest = size();
+  for (const Guest& guest : guests) {
+    const nlohmann::json answer{{"number", number_of_guest++}, {"endpoints", endpoints}};
+    guests_->answer(guest, answer.dump(), kForGuest);
+  }
 }
 
 std::optional<HostsConfig> Hosts::next() const {
@@ -389,9 +408,10 @@ void Hosts::heard(int from, std::span<const std::byte> message) {
   const MutexLock lock(mutex_);
   if (fleet_.lost().contains(from)) return;  // the connection has been dropped since
   last_heard_[static_cast<std::size_t>(from)] = Clock::now();
-  if (message.front() == kParting) hear_parting(from);
-  if (message.front() == kWord) hear_word(from, message);
-  if (message.front() == kSuccessor) hear_successor(from, message);
+  const auto kind = static_cast<HostMessage>(message.front());
+  if (kind == HostMessage::parting) hear_parting(from);
+  if (kind == HostMessage::word) hear_word(from, message);
+  if (kind == HostMessage::next) hear_next(from, message);
   changed_.notify_all();
 }
 
@@ -405,9 +425,8 @@ void Hosts::hear_parting(int from) {
 /// The word may be the first to tell this host of a loss.
 void Hosts::hear_word(int from, std::span<const std::byte> message) {
   try {
-    const auto json = text_of(message);
-    const HostWord word = word_of(json, size());
-    if (word.lost.contains(0)) json.at("endpoint").get_to(endpoints_[from]);
+    const auto [word, endpoint] = word_of(message, size());
+    endpoints_[from] = endpoint;
     for (int host : word.lost) lose(host, lost_text(host));
     fleet_.hear(from, word);
     follow_fleet();
@@ -417,17 +436,17 @@ void Hosts::hear_word(int from, std::span<const std::byte> message) {
   }
 }
 
-/// The trials of this host have rested since host 0 was lost. The successor may be lost before all
-/// have heard it, so those that have pass it on.
-void Hosts::hear_successor(int from, std::span<const std::byte> message) {
+/// The trials of this host have rested, and those of host 0 or its successor have ended since. That
+/// host may be lost before all have heard it, so those that have pass it on.
+void Hosts::hear_next(int from, std::span<const std::byte> message) {
   if (!why_.empty()) return;
   try {
-    const auto endpoints = text_of(message).at("endpoints").get<std::map<int, std::string>>();
+    const HostEndpoints endpoints = endpoints_of(message);
     if (!endpoints.contains(number())) return;  // it has parted
-    next_ = next_of(endpoints, config_);
+    next_ = next_meeting(endpoints, config_);
     notify_all(message);
-    notify_all(std::span(&kParting, 1));
-    end(fmt::format("host 0 is lost; host {} goes on in its place at {}", from, next_->endpoint));
+    notify_all(message_of(HostMessage::parting));
+    end(kNext);
   } catch (const std::exception&) {
     lose(from, fmt::format("host {} sends what this host cannot read", from));
     follow_fleet();
@@ -443,7 +462,7 @@ void Hosts::notify_all(std::span<const std::byte> message) {
 /// A host that closes its connections early could take bytes away that others have not read.
 void Hosts::part() {
   const MutexLock lock(mutex_);
-  notify_all(std::span(&kParting, 1));
+  notify_all(message_of(HostMessage::parting));
   changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
     return !why_.empty() || have_all_parted();
   });
@@ -471,7 +490,7 @@ void Hosts::show_life(const std::stop_token& stop) {
       lose(host, fmt::format("host {} has been silent for {:g} s", host, config_.timeout_s));
     }
     follow_fleet();
-    notify_all(std::span(&kAlive, 1));
+    notify_all(message_of(HostMessage::alive));
     changed_.wait_until(mutex_, stop, now + interval,
                         [this]() SPILLWAY_REQUIRES(mutex_) { return !why_.empty(); });
   }

@@ -17,6 +17,8 @@
 #include "scheduler/fleet/fleet.h"
 #include "spillway/session_config.h"
 #include "trainer/c10d/board.h"
+#include "trainer/c10d/guests.h"
+#include "trainer/c10d/host_words.h"
 #include "trainer/c10d/rendezvous.h"
 
 namespace spillway {
@@ -26,6 +28,8 @@ namespace spillway {
 class HostsObserver {
  public:
   virtual ~HostsObserver() = default;
+  /// A host asks to take part: see Hosts::has_guests().
+  virtual void on_guest() = 0;
   /// Another host is lost, and the others may go on without it.
   virtual void on_host_lost(int host, const std::string& why) = 0;
   /// The jobs that hosts train together have to rest, and Hosts::rest() to be told.
@@ -77,9 +81,11 @@ class Hosts final : private PeersListener {
   bool needs_successor() const;
   /// Whether this host is the one to take its place: the first that is not done.
   bool is_successor() const;
-  /// Takes its place: the others go on with this host, which has saved all trials, in a new
-  /// session. Returns once they know. Not on a thread of the peers.
-  void announce_successor();
+  /// Whether hosts ask host 0 to take part. Refuses those beyond so many hosts.
+  bool has_guests(int most_hosts);
+  /// The others, and guests, go on in a new session with this host, which has saved all trials.
+  /// Returns once they know. Not on a thread of the peers.
+  void announce_next();
   /// Before any host has trained: ends training together, as HostsConfig::without_host_0() says.
   void give_up_host_0();
   /// The hosts of that session.
@@ -101,10 +107,11 @@ class Hosts final : private PeersListener {
   void lose(int host, const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void hear_parting(int from) SPILLWAY_REQUIRES(mutex_);
   void hear_word(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
-  void hear_successor(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
+  void hear_next(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void follow_fleet() SPILLWAY_REQUIRES(mutex_);
   void end(const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void end_without_host_0() SPILLWAY_REQUIRES(mutex_);
+  void meet_others();
   void connect(const std::optional<Token>& token);
   std::string endpoint_as_host_0() SPILLWAY_REQUIRES(mutex_);
   void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
@@ -121,8 +128,8 @@ class Hosts final : private PeersListener {
   std::string why_ SPILLWAY_GUARDED_BY(mutex_);                     ///< training together has ended
   std::set<int> parting_ SPILLWAY_GUARDED_BY(mutex_);               ///< hosts that are done
   std::optional<Agreement> agreement_ SPILLWAY_GUARDED_BY(mutex_);  ///< the latest
-  /// Where those that are left would listen as host 0; known once all have agreed that it is lost.
-  std::map<int, std::string> endpoints_ SPILLWAY_GUARDED_BY(mutex_);
+  /// Where hosts would listen as host 0, as they said in the latest round.
+  HostEndpoints endpoints_ SPILLWAY_GUARDED_BY(mutex_);
   std::optional<HostsConfig> next_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
   Fleet fleet_ SPILLWAY_GUARDED_BY(mutex_);
@@ -131,8 +138,9 @@ class Hosts final : private PeersListener {
   std::optional<RestingJobs> detached_ SPILLWAY_GUARDED_BY(mutex_);  ///< outside of a run
   std::optional<Rendezvous> rendezvous_;
   std::optional<Board> board_;
-  std::string prefix_;   ///< of this meeting's keys
-  std::string address_;  ///< of this host
+  std::optional<Guests> guests_;  ///< of host 0
+  std::string prefix_;            ///< of this meeting's keys
+  std::string address_;           ///< of this host
   Mutex abandoning_;
   std::unique_ptr<FramedPeers> peers_;
   std::jthread life_;

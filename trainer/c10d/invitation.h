@@ -9,7 +9,8 @@ namespace spillway {
 /// HostsConfig::invitation of host 0, for a host that knows nothing but the endpoint, and its token
 /// if there is one. Waits for host 0. Throws ConfigError (`hosts.…`), Error.
 std::string invitation_at(const HostsConfig& config);
-/// The number of a host that has accepted it: each gets the next one, from 1 on. Throws Error.
-int take_host_number(const HostsConfig& config);
+/// The place of a host that has accepted it: the next number from 1 on, or if hosts train already,
+/// one among those that meet again for its sake. Throws Error if there is none.
+HostsConfig take_place(const HostsConfig& config);
 
 }  // namespace spillway

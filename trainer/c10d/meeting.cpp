@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <set>
 #include <thread>
 
 #include "spillway/error.h"
@@ -84,6 +83,26 @@ Meeting join_meeting(Board& board, int number, const MeetingLimits& limits, cons
 }
 
 }  // namespace
+
+HostsConfig among(const std::set<int>& hosts, HostsConfig one) {
+  one.number = static_cast<int>(std::distance(hosts.begin(), hosts.find(one.number)));
+  one.size = static_cast<int>(hosts.size());
+  return one;
+}
+
+HostsConfig next_meeting(const std::map<int, std::string>& endpoints, const HostsConfig& one) {
+  std::set<int> hosts;
+  std::vector<std::string> in_order;
+  for (const auto& [host, endpoint] : endpoints) {
+    hosts.insert(host);
+    in_order.push_back(endpoint);
+  }
+  HostsConfig next = among(hosts, one);
+  next.endpoint = in_order.front();
+  next.successors = {in_order.begin() + 1, in_order.end()};
+  next.start_size = one.min_size;
+  return next;
+}
 
 Meeting meet(Board& board, int number, int size, int least, const MeetingLimits& limits) {
   const auto limit = number == 0 ? limits.arrival : limits.answer;

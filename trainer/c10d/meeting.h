@@ -1,9 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "spillway/session_config.h"
 #include "trainer/c10d/board.h"
 
 namespace spillway {
@@ -26,5 +29,11 @@ struct MeetingLimits {
 /// waits for all; once the time is over, `least` are enough. Throws Error if fewer have come;
 /// HostLost if host 0 has not.
 Meeting meet(Board& board, int number, int size, int least, const MeetingLimits& limits);
+
+/// One of these hosts with its number among them.
+HostsConfig among(const std::set<int>& hosts, HostsConfig one);
+/// One of the hosts at these endpoints, by number, for their next meeting. Some may be lost until
+/// then.
+HostsConfig next_meeting(const std::map<int, std::string>& endpoints, const HostsConfig& one);
 
 }  // namespace spillway

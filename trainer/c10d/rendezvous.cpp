@@ -48,6 +48,10 @@ c10d::TCPStoreOptions options_of(std::uint16_t port) {
 
 }  // namespace
 
+std::string to_text(const Endpoint& endpoint) {
+  return fmt::format("{}:{}", endpoint.host, endpoint.port);
+}
+
 Endpoint free_endpoint(const std::string& host) {
   const Listening listening = listen_at({.host = host});
   ::close(listening.socket);

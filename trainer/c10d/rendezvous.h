@@ -17,6 +17,8 @@ struct Endpoint {
   int port = 0;                    ///< 0: any that is free, of one to open
 };
 
+/// "HOST:PORT"
+std::string to_text(const Endpoint& endpoint);
 /// A port of this machine where nobody listens yet. Throws Error.
 Endpoint free_endpoint(const std::string& host);
 

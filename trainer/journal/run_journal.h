@@ -40,6 +40,8 @@ class RunJournal {
   void flush();
   /// RunLock::end_in_order()
   void end_in_order() const { lock_.end_in_order(); }
+  /// RunLock::keep_mark()
+  void keep_mark() { lock_.keep_mark(); }
 
  private:
   /// Runs `work` on the writer's thread, waits for it, and throws what it throws.

@@ -79,7 +79,8 @@ TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial&
   hosts->tell(key_of(exchange, 0), word_of(trial, store.contract(trial)));
   for (int peer = 1; peer < hosts->size(); ++peer) {
     const std::string problem = answer_of(peer, exchange);
-    if (!problem.empty()) throw Error(problem);
+    // When they may begin with fewer, that host leaves.
+    if (!problem.empty() && config.hosts.start_size == 0) throw Error(problem);
   }
   return newest;
 }
@@ -129,7 +130,8 @@ void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
 /// The trials that hosts train together end here; the others may go on with them. `why`: for users.
 void Session::Impl::leave_hosts(const std::string& why) {
   if (!hosts) return;
-  if (hosts->number() == 0) store.end_in_order();
+  const bool ends_run = hosts->number() == 0 && !hosts->next();
+  if (ends_run) store.end_in_order();
   hosts->leave(why);
 }
 
@@ -149,6 +151,11 @@ void Session::Impl::on_hosts_ended() {
 
 void Session::Impl::on_host_lost(int lost, const std::string& why) {
   events.add({.time_s = now_s(), .kind = SessionEvent::Kind::lost, .host = lost, .reason = why});
+}
+
+/// A round stops all trials at the same step.
+void Session::Impl::on_guest() {
+  serving->call([this] { hosts->renew(); });
 }
 
 void Session::Impl::on_round(std::int64_t called) {
@@ -205,7 +212,7 @@ void Session::Impl::on_agreed(const Agreement& agreement) {
 }
 
 /// A trial of which this host has made a step that others lack waits for them. If host 0 is lost,
-/// all wait for its successor.
+/// all wait for its successor. If there are guests, all trials end, to go on in new sessions.
 void Session::Impl::go_on(const Agreement& agreement) {
   round = 0;
   if (hosts->needs_successor()) {
@@ -214,6 +221,12 @@ void Session::Impl::go_on(const Agreement& agreement) {
     if (!first_host_lost_s) first_host_lost_s = now_s();
     if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
     return;
+  }
+  const int most = most_hosts();
+  if (hosts->number() == 0 && most > 0 && hosts->has_guests(most)) {
+    invites = true;
+    store.keep_mark();
+    return shell->stop_all();
   }
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (!trains_on_hosts(JobId(t))) continue;
@@ -227,6 +240,17 @@ void Session::Impl::go_on(const Agreement& agreement) {
     trial.team.hosts = computing->second;
     go_on(JobId(t), agreement.behind.contains(trial.exchange));
   }
+}
+
+/// For the trials that train now, of which each host takes a reduction group. 0: none trains.
+int Session::Impl::most_hosts() const {
+  int most = 0;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (!trains_on_hosts(JobId(t))) continue;
+    const int groups = reduction_groups_of(trials[t]->config.train);
+    most = most == 0 ? groups : std::min(most, groups);
+  }
+  return most;
 }
 
 /// Its team is known. `is_behind`: other hosts wait for its next step. Without a plan it waits for

@@ -146,6 +146,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void on_round(std::int64_t round) override;
   void on_agreed(const Agreement& agreement) override;
   void on_hosts_ended() override;
+  void on_guest() override;
   std::string answer_of(int peer, int exchange);
   bool trains_on_hosts(JobId id) const SPILLWAY_REQUIRES(mutex);
   void begin_round(std::int64_t round) SPILLWAY_REQUIRES(mutex);
@@ -153,6 +154,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void rest_if_all_do() SPILLWAY_REQUIRES(mutex);
   void go_on(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
   void go_on(JobId id, bool is_behind) SPILLWAY_REQUIRES(mutex);
+  int most_hosts() const SPILLWAY_REQUIRES(mutex);
   bool has_progress() const SPILLWAY_REQUIRES(mutex);
   void take_over() SPILLWAY_REQUIRES(mutex);
   void renew_if_interrupted() SPILLWAY_REQUIRES(mutex);
@@ -254,6 +256,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   std::int64_t epoch SPILLWAY_GUARDED_BY(mutex) = 0;  ///< round to which transfers belong
   std::optional<double> first_host_lost_s SPILLWAY_GUARDED_BY(mutex);  ///< on the run's clock
   bool takes_over SPILLWAY_GUARDED_BY(mutex) = false;                  ///< from host 0
+  bool invites SPILLWAY_GUARDED_BY(mutex) = false;                     ///< host 0, its guests
   std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);          ///< once it has taken over
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;

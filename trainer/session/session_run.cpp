@@ -122,16 +122,16 @@ void Session::Impl::end_run(const std::string& failure) {
     ended = std::move(shell);
     controller.reset();
   }
-  bool has_taken_over = false;
+  bool leads_on = false;
   if (hosts) {
     const MutexLock lock(mutex);
     round = 0;
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
-    has_taken_over = run_lock.has_value();
+    leads_on = run_lock || invites;
     run_lock.reset();
   }
   if (!failure.empty()) leave_hosts(failure);
-  if (has_taken_over) hosts->announce_successor();
+  if (leads_on) hosts->announce_next();
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
   devices.settle();

@@ -9,6 +9,7 @@
 #include "models/data/sample_check.h"
 #include "spilling/tiers/home_store.h"
 #include "trainer/config/batch_split.h"
+#include "trainer/config/host_groups.h"
 #include "trainer/planning/check_sizes.h"
 #include "trainer/planning/trial_model.h"
 #include "trainer/session/session_impl.h"
@@ -32,6 +33,14 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   entry->model = std::move(model);
   entry->config = std::move(trial);
   return entry;
+}
+
+/// Where more hosts meet again, each has fewer reduction groups, and so fewer lanes.
+void limit_lanes(TrainConfig& train, const HostsConfig& hosts) {
+  if (hosts.successors.empty() || train.reduction_groups < hosts.size) return;
+  const int own = groups_of_host(train, team_of(hosts));
+  train.data_parallel = std::min(train.data_parallel, own);
+  train.max_data_parallel = std::min(train.max_data_parallel, own);
 }
 
 /// If this host cannot train a trial that it has announced, the others must not wait for it.
@@ -177,6 +186,7 @@ std::unique_ptr<SessionTrial> Session::Impl::make_trial(TrialConfig trial_config
   auto trial = make_entry(std::move(trial_config));
   if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
   require_comparable(*trial);
+  limit_lanes(trial->config.train, config.hosts);
   require_trial_of_hosts(trial->config.train);
   trial->team = team_of(config.hosts);
   return trial;

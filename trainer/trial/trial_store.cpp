@@ -110,6 +110,10 @@ void TrialStore::end_in_order() const {
   if (const RunJournal* const file = journal()) file->end_in_order();
 }
 
+void TrialStore::keep_mark() const {
+  if (RunJournal* const file = journal()) file->keep_mark();
+}
+
 void TrialStore::take_over_changes(SessionTrial& trial) const {
   RunJournal* const file = journal();
   const auto known = file ? file->find(trial.config.client_id) : std::nullopt;

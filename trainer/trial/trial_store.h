@@ -35,6 +35,8 @@ class TrialStore {
   bool has_journal() const { return journal() != nullptr; }
   /// No other process goes on with the run if this one is killed from now on.
   void end_in_order() const;
+  /// RunLock::keep_mark(), of the journal's folder.
+  void keep_mark() const;
   /// The trial repeats the changes of values that a contract of it has, unless it has others from
   /// the start.
   static void take_over(SessionTrial& trial, const Contract& then);

@@ -295,10 +295,26 @@ class Failures(Hosts):
         first.kill()
         for code, _, log in self.end(joined):
             self.assertEqual(code, 0, log)
-            self.assertIn("host 0 is lost; this host goes on as host ", log)
+            self.assertIn("hosts meet again; this host goes on as host ", log)
         self.assertEqual(len(set(self.steps("run"))), 60)
         report = self.start("resume", self.folder / "run", "hosts.size=1", "--json")
         self.assertEqual(self.results([report]), expected)
+
+    def test_hosts_join_while_others_train(self):
+        config = {**self.LONG, "train": {**self.LONG["train"], "max_steps": 160}}
+        expected = self.alone(config, FAST)
+        endpoint, token = free_endpoint(), self.token("token")
+        first = self.start("train", self.write(config), "--json", "hosts.size=2",
+                           f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}", token)
+        hosts = [first]
+        for joined in range(5):
+            hosts.append(self.start("join", endpoint, FAST, token))
+            wait_for(first, lambda: self.events().count('"event":"resumed"') == joined)
+            self.wait_for_steps(hosts)
+        [log] = self.logs_of_failed([self.start("join", endpoint, FAST, token)])
+        self.assertIn("train.reduction_groups allows no more", log)
+        hosts.pop(1).kill()
+        self.assertEqual(self.results(hosts), expected)
 
     def test_hosts_begin_without_those_that_do_not_come(self):
         hosts = self.begin(GPT, 4, "hosts.timeout_s=3", "hosts.start_size=2",
