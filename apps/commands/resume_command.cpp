@@ -1,11 +1,10 @@
 #include "apps/commands/resume_command.h"
 
-#include <fmt/format.h>
-
 #include <ostream>
 #include <utility>
 
 #include "apps/commands/trial_commands.h"
+#include "runs/control/join_training.h"
 #include "runs/control/open_training.h"
 #include "runs/log/event_log.h"
 
@@ -38,8 +37,7 @@ ExitCode follow_or_report(std::optional<OpenRun> run, const OutputFolder& folder
     return *code;
   }
   for (Trial& trial : all) trial.config.session.hosts = *hosts;
-  console.log << fmt::format("hosts meet again; this host goes on as host 0 of {}\n", hosts->size)
-              << std::flush;
+  console.log << next_host_text(*hosts) << std::flush;
   return resume_and_follow(std::move(all), {}, folder, resources, {}, console);
 }
 

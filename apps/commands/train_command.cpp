@@ -11,35 +11,22 @@
 #include "runs/control/open_training.h"
 #include "runs/control/started_hosts.h"
 #include "runs/folder/prepare.h"
-#include "spillway/error.h"
-#include "trainer/storage/run_lock.h"
 
 namespace spillway {
 namespace {
 
-/// Throws Error if host 0 has stopped in order, which ends the run for all.
-void require_lost_host_0(const OutputFolder& folder) {
-  RunLock lock = folder.lock();
-  lock.keep_mark();
-  if (!lock.follows_crash()) {
-    throw Error(
-        "host 0 has stopped; its own output says why; start all hosts again with resume: auto");
-  }
-}
-
-/// Trains as another host than host 0, which has the results. Goes on as host 0 if that is lost.
+/// Trains as another host than host 0, which has the results. Goes on when hosts meet again,
+/// perhaps as host 0.
 ExitCode join(std::vector<Trial> trials, const RunResources& resources, const Console& console) {
   training_begins();
   const auto wants_stop = [&] { return console.requests.stop.load(); };
   JoinedTraining joined = join_training(trials, resources, wants_stop, console.log);
   while (joined.next && !wants_stop()) {
     for (Trial& trial : trials) trial.config.session.hosts = *joined.next;
-    console.log << fmt::format("hosts meet again; this host goes on as host {} of {}\n",
-                               joined.next->number, joined.next->size)
-                << std::flush;
+    console.log << next_host_text(*joined.next) << std::flush;
     if (joined.next->number == 0) {
       const OutputFolder folder(trials.front().config.output_dir);
-      require_lost_host_0(folder);
+      take_run_of_host_0(folder, *joined.next);
       return resume_and_follow(std::move(trials), {}, folder, resources, {}, console);
     }
     joined = join_training(trials, resources, wants_stop, console.log);

@@ -143,11 +143,11 @@ def lose_some(draw, hosts, events):
     return losses
 
 
-def let_one_join(draw, command, hosts, events):
-    """After some step, if the run still makes one. Others may be lost while it joins."""
+def let_one_join(draw, command, hosts, events, errors):
+    """After some step. Others may be lost while it joins."""
     step = draw.randrange(STEPS - 40)
     wait_until(lambda: events.update() or len(events.times("step")) > step, hosts)
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
 
 
 def have_ended(hosts, events):
@@ -161,7 +161,8 @@ def run(program, config, draw):
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         place = pathlib.Path(folder)
         size = draw.randint(2, 4)
-        errors = stack.enter_context(open(place / "errors", "w+", encoding="utf-8"))
+        errors, of_joined = (stack.enter_context(open(place / name, "w+", encoding="utf-8"))
+                             for name in ("errors", "errors of the one that joins"))
         meets = draw.random() < 0.2
         limits = ["hosts.timeout_s=5", "hosts.start_size=1"] if meets else [f"hosts.timeout_s={SILENT_S}"]
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
@@ -172,7 +173,7 @@ def run(program, config, draw):
             events = Events(place / "run/events.jsonl")
             if not meets and draw.random() < 0.3:
                 joined = let_one_join(draw, host_processes.join_command(program, hosts[0].args, SLOW),
-                                      hosts, events)
+                                      hosts, events, of_joined)
             losses = (lose_while_they_meet(draw, hosts) if meets
                       else lose_some(draw, hosts, events))
             lost = {victim for victim, _, _ in losses}
@@ -189,10 +190,12 @@ def run(program, config, draw):
         errors.seek(0)
         if any(code != 0 for _, code in ends):
             raise spillway_run.Failed(errors.read())
+        of_joined.seek(0)
+        has_joined = "joined" in of_joined.read()
     [report] = [json.loads(out) for out, _ in ends if out]
     weights = {trial["name"]: trial["weights_xxh3"] for trial in report["trials"]}
     return types.SimpleNamespace(weights=weights, losses=losses, events=events,
-                                 has_joined=joined is not None)
+                                 asked_to_join=joined is not None, has_joined=has_joined)
 
 
 def delays(done):
@@ -206,7 +209,7 @@ def delays(done):
     before = [time_s for time_s in commits if time_s < sent_s]
     after = [time_s for time_s in commits if noticed and time_s > noticed[0]]
     alone = len(done.losses) == 1 or done.losses[1][1] > done.losses[0][1] + 1
-    if len(before) < 3 or not alone or done.has_joined:
+    if len(before) < 3 or not alone or done.asked_to_join:
         return None
     step_s = statistics.median(b - a for a, b in zip(before, before[1:]))
     if how == FIRST and done.events.resumed_s:
@@ -234,7 +237,8 @@ def main():
             done = run(program, cases[name], draw)
         except spillway_run.Failed as failed:
             raise spillway_run.Failed(f"run {seed}, {name}: {failed}") from failed
-        joins = "one joins, " if done.has_joined else ""
+        joins = ("one joins, " if done.has_joined else
+                 "one asks to join, " if done.asked_to_join else "")
         print(f"run {seed}, {name}: {joins}{[(victim, how) for victim, _, how in done.losses]}",
               file=sys.stderr)
         row = rows[name]
@@ -244,7 +248,7 @@ def main():
         heard = {event["host"] for event in done.events.events
                  if event["event"] == "lost" and "host" in event}
         # Numbers are still those of the start.
-        has_numbers = all(how != FIRST for _, _, how in done.losses) and not done.has_joined
+        has_numbers = all(how != FIRST for _, _, how in done.losses) and not done.asked_to_join
         if has_numbers and heard - {victim for victim, _, _ in done.losses}:
             raise spillway_run.Failed(f"run {seed}: a host was lost that nobody disturbed: {heard}")
         row[3] += len(done.events.times("redone"))

@@ -22,6 +22,7 @@ SHAPE = {"blocks": 4, "width": 256, "heads": 8, "positions": 64, "batch": 24, "v
          "dropout": 0, "steps": 12}
 TINY = {**SHAPE, "blocks": 1, "width": 32, "heads": 4, "steps": 4}
 SIZES = (1, 2, 3, 4)
+PYTORCH = {"ddp": "DDP", "fsdp": "FSDP"}
 
 
 def gpt_config(shape, text):
@@ -69,10 +70,10 @@ def cases(shape, arguments):
     return all_cases
 
 
-def ddp(shape, text, size):
+def by_pytorch(how, shape, text, size):
     port = host_processes.free_port()
     outputs = host_processes.outputs(
-        [[sys.executable, str(HERE / "ddp_gpt.py"), str(rank), str(size), str(port),
+        [[sys.executable, str(HERE / "distributed_gpt.py"), how, str(rank), str(size), str(port),
           json.dumps(shape), text] for rank in range(size)])
     return json.loads(outputs[0])
 
@@ -88,9 +89,11 @@ def print_bits(shape, arguments):
     hashes = {json.dumps(host_processes.weights_of(host_processes.train(program, config, 1)))
               for config in (gpt_config(shape, arguments.text), other)}
     tables.print_row(["control: gpt with 12 and 6 virtual nodes, 1 host", "2", str(len(hashes))])
-    hashes = {ddp(shape, arguments.text, size)["weights"] for size in arguments.sizes}
-    tables.print_row(["control: PyTorch DDP, 1 to 4 processes, the same batch",
-                      str(len(arguments.sizes)), str(len(hashes))])
+    for how, name in PYTORCH.items():
+        hashes = {by_pytorch(how, shape, arguments.text, size)["weights"]
+                  for size in arguments.sizes}
+        tables.print_row([f"control: PyTorch {name}, 1 to 4 processes, the same batch",
+                          str(len(arguments.sizes)), str(len(hashes))])
 
 
 def step_s(run):
@@ -101,30 +104,66 @@ def step_s(run):
     return statistics.median(seconds[len(seconds) // 4:])
 
 
+def covered(spans):
+    """The intervals in which at least one of the spans is, in order."""
+    found = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], end)
+        else:
+            found.append([begin, end])
+    return found
+
+
+def hidden_share(run):
+    """The part of the time in which host 0 exchanges that lies under its computing."""
+    spans = [span for span in run.trace if span["ph"] == "X" and span["pid"] == 1]
+
+    def times(kinds):
+        return covered((span["ts"], span["ts"] + span["dur"]) for span in spans
+                       if span["name"].split()[0] in kinds)
+    exchanges, computes = times({"exchange"}), times({"forward", "backward"})
+    both = sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in exchanges for b in computes)
+    return both / sum(end - begin for begin, end in exchanges)
+
+
 def print_steps(shape, arguments):
-    """In turns: hosts, as many devices of one host, DDP."""
+    """In turns: hosts, as many devices of one host, PyTorch."""
     program, config = f"{arguments.bin}/spillway", gpt_config(shape, arguments.text)
     tables.print_head(["milliseconds a step", "hosts", "devices of one host", "PyTorch DDP",
-                       "hosts / DDP", "MiB sent a step, planned", "on the loopback interface"])
+                       "PyTorch FSDP", "hosts / DDP", "hosts / FSDP", "exchange under compute",
+                       "MiB sent a step, planned", "on the loopback interface", "by DDP",
+                       "by FSDP"])
     for size in arguments.sizes:
-        times = {"hosts": [], "devices": [], "ddp": []}
-        for _ in range(arguments.rounds):
+        times = {"hosts": [], "devices": [], **{how: [] for how in PYTORCH}}
+        sent, hidden = {}, []
+
+        def counted(side, train):
             before = host_processes.loopback_bytes()
-            times["hosts"].append(1e3 * step_s(host_processes.train(program, config, size)))
-            sent = host_processes.loopback_bytes() - before
+            done = train()
+            sent[side] = (host_processes.loopback_bytes() - before) / 2**20 / shape["steps"]
+            return done
+        for _ in range(arguments.rounds):
+            run = counted("hosts", lambda: host_processes.train(program, config, size))
+            times["hosts"].append(1e3 * step_s(run))
+            if size > 1:
+                hidden.append(100 * hidden_share(run))
             devices = f"devices=[{', '.join(['{memory: 1GiB}'] * size)}]"
             times["devices"].append(1e3 * step_s(host_processes.train(
                 program, config, 1, devices, f"train.data_parallel={size}")))
-            seconds = ddp(shape, arguments.text, size)["seconds"]
-            times["ddp"].append(1e3 * statistics.median(seconds[len(seconds) // 4:]))
+            for how in PYTORCH:
+                seconds = counted(how, lambda: by_pytorch(how, shape, arguments.text, size))["seconds"]
+                times[how].append(1e3 * statistics.median(seconds[len(seconds) // 4:]))
         planned = sum(spillway_run.planned(program, config, f"hosts.size={size}",
                                            f"hosts.number={number}")["trials"][0]["sent_bytes_per_step"]
                       for number in range(size)) if size > 1 else 0
         tables.print_row([
             f"{size}", *(tables.spread(times[side], 0) for side in times),
-            tables.spread([a / b for a, b in zip(times["hosts"], times["ddp"])], 2),
+            *(tables.spread([a / b for a, b in zip(times["hosts"], times[how])], 2)
+              for how in PYTORCH),
+            f"{tables.spread(hidden, 0)} %" if size > 1 else "",
             f"{planned / 2**20:.1f}",
-            f"{sent / 2**20 / shape['steps']:.1f}" if size > 1 else "0"])
+            *(f"{sent[side]:.1f}" if size > 1 else "0" for side in ("hosts", *PYTORCH))])
 
 
 def print_exchange(arguments):

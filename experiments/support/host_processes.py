@@ -29,15 +29,21 @@ def outputs(of_hosts, environment=None):
     return [out for out, _ in ends]
 
 
-def commands(program, config, folder, size, *overrides, own=None):
+def commands(program, config, folder, size, *overrides, own=None, network=None):
     """Of hosts that train a configuration, which is written into the folder. Outputs of the run are
-    in its subfolder `run`. `own`: further overrides of each host."""
+    in its subfolder `run`. `own`: further overrides of each host. `network`: where they run, see
+    shaped_network; by default they are processes at the loopback interface."""
     path = folder / "config.yaml"
     path.write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
-    hosts = [] if size == 1 else [f"hosts.size={size}", f"hosts.endpoint=127.0.0.1:{free_port()}"]
-    return [[program, "train", str(path), "--json", *hosts,
-             *([f"hosts.number={number}"] if hosts else []), *overrides,
-             *((own or {}).get(number, []))] for number in range(size)]
+    first = network.address(0) if network else "127.0.0.1"
+    hosts = [f"hosts.size={size}", f"hosts.endpoint={first}:{free_port()}",
+             f"hosts.trust_network={'true' if network else 'false'}"] if size > 1 else []
+    of_hosts = [[program, "train", str(path), "--json", *hosts,
+                 *([f"hosts.number={number}"] if hosts else []), *overrides,
+                 *((own or {}).get(number, []))] for number in range(size)]
+    if not network:
+        return of_hosts
+    return [network.command(number, command) for number, command in enumerate(of_hosts)]
 
 
 def join_command(program, of_host, *overrides):
@@ -46,13 +52,13 @@ def join_command(program, of_host, *overrides):
     return [program, "join", endpoint.partition("=")[2], *overrides]
 
 
-def train(program, config, size, *overrides, own=None):
-    """Trains a configuration on `size` hosts. `own`: further overrides of each host. Returns the
+def train(program, config, size, *overrides, own=None, network=None):
+    """Trains a configuration on `size` hosts. `own`, `network`: as for commands(). Returns the
     report of the run, its events and its trace, as host 0 wrote them."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        reports = outputs(commands(program, config, place, size, *overrides, own=own),
-                          {"OMP_WAIT_POLICY": "passive"})
+        reports = outputs(commands(program, config, place, size, *overrides, own=own,
+                                   network=network), {"OMP_WAIT_POLICY": "passive"})
         events = (place / "run/events.jsonl").read_text().splitlines()
         return types.SimpleNamespace(
             trials=json.loads(reports[0])["trials"], events=[json.loads(line) for line in events],

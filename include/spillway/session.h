@@ -75,9 +75,9 @@ class Session {
   /// HostLost, as submit() does, if it is host 0.
   void announce_trials(const std::vector<std::string>& client_ids);
   std::vector<std::string> announced_trials() const;  ///< waits for host 0
-  /// If host 0 was lost and another host has saved all trials (HostsConfig::run_folder): how this
-  /// host goes on with them, in a new session. Known once the run has ended. After HostLost it is
-  /// HostsConfig::without_host_0() of this session.
+  /// If hosts meet again, because host 0 was lost or others join, and a host has saved all trials
+  /// (HostsConfig::run_folder): how this host goes on with them, in a new session. Known once the
+  /// run has ended. After HostLost it is HostsConfig::without_host_0() of this session.
   std::optional<HostsConfig> next_hosts() const;
   /// Throws what submit() would throw for one of these trials, beside those that are there and with
   /// the earlier ones of the list. Submits none.

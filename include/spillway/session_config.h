@@ -65,13 +65,17 @@ struct HostsConfig {
   int min_size = 1;    ///< fewest hosts that go on when others are lost
   /// Seconds to wait for another host: at the start, at submit(), at the end, for a sign of life.
   double timeout_s = 300;
+  /// Of a host in each direction, for plans and simulations.
+  Bytes network_bytes_per_s = 1'000'000'000;
+  double network_latency_s = 1e-4;  ///< of an exchange, for plans and simulations
   /// File with the secret that all hosts share, at least 32 characters; empty: no token.
   std::filesystem::path token_file;
   /// Without a token, hosts may listen at other addresses than those of the machine itself.
   bool trust_network = false;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves
-  /// all trials, which train on in new sessions: see Session::next_hosts(). Empty: training ends.
+  /// all trials, which train on in new sessions: see Session::next_hosts(). The same happens when
+  /// hosts join. Empty: training ends, and nobody can join.
   std::filesystem::path run_folder;
   /// Where hosts 1, 2, ... listen if those before them are lost before all have met: see
   /// without_host_0(). Set by Session::next_hosts().

@@ -232,6 +232,12 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "timeout_s", hosts.timeout_s, NumberRange{.min = 0, .above_min = true},
       "Seconds for which a host waits for another one: at the start, at the end, and for a sign of "
       "life meanwhile.");
+  v.field("network_rate", hosts.network_bytes_per_s,
+          RateRange{.min = 1_KiB, .may_be_unlimited = false},
+          "What a host sends to others in a second, and receives at the same time. Plans and "
+          "simulations use it; training takes the time that the network takes.");
+  v.field("network_latency", hosts.network_latency_s, NumberRange{.min = 0, .max = 60},
+          "Seconds from the end of sending to the end of receiving, for plans and simulations.");
   if (v.shows(!hosts.token_file.empty())) {
     v.field(
         "token_file", hosts.token_file, kAny,

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ostream>
+#include <thread>
 #include <utility>
 
 #include "runs/config/embedded.h"
 #include "runs/folder/prepare.h"
 #include "trainer/c10d/invitation.h"
+#include "trainer/storage/run_lock.h"
 
 namespace spillway {
 namespace {
@@ -98,6 +101,29 @@ JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& 
     auto next = all.front().config.session.hosts.without_host_0();
     if (!next) throw;
     return {.next = std::move(next)};
+  }
+}
+
+std::string next_host_text(const HostsConfig& next) {
+  return fmt::format("hosts meet again at {}; this host goes on as host {} of {}\n", next.endpoint,
+                     next.number, next.size);
+}
+
+void take_run_of_host_0(const OutputFolder& folder, const HostsConfig& next) {
+  constexpr std::chrono::milliseconds kRetry(100);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(next.timeout_s);
+  for (;;) {
+    try {
+      RunLock lock = folder.lock();
+      if (!lock.follows_crash()) {
+        throw Error(fmt::format("host 0 has stopped; its own output says why; {}", kRestart));
+      }
+      lock.keep_mark();
+      return;
+    } catch (const InUse&) {
+      if (std::chrono::steady_clock::now() > end) throw;
+    }
+    std::this_thread::sleep_for(kRetry);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runs/control/open_run.h"
+#include "runs/folder/output_folder.h"
 #include "spillway/results.h"
 
 namespace spillway {
@@ -18,7 +19,7 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
 
 struct JoinedTraining {
   RunResult result;
-  std::optional<HostsConfig> next;  ///< with which this host goes on if host 0 is lost
+  std::optional<HostsConfig> next;  ///< with which this host goes on if hosts meet again
 };
 
 /// Trains those of `all` trials that host 0 trains, as another host. Host 0 writes all outputs,
@@ -27,5 +28,13 @@ struct JoinedTraining {
 /// the place of host 0.
 JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& resources,
                              const std::function<bool()>& wants_stop, std::ostream& log);
+
+/// That hosts meet again, and what this one is among them: a line.
+std::string next_host_text(const HostsConfig& next);
+
+/// Before this host resumes the run in the place of host 0. It takes some time until the system
+/// releases the lock of a machine that is lost. Throws Error if host 0 has stopped in order, which
+/// ends the run for all; InUse.
+void take_run_of_host_0(const OutputFolder& folder, const HostsConfig& next);
 
 }  // namespace spillway

@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char *kInvited = "spillway/guests invited", *kNumber = "spillway/guests";
 
+constexpr std::chrono::milliseconds kSign(500);  // between two signs of life
+
 std::string key_of(std::int64_t guest, const char* what) {
   return fmt::format("spillway/guest/{}/{}", guest, what);
 }
@@ -39,7 +41,9 @@ void Guests::watch(const std::stop_token& stop) {
 }
 
 void Guests::look() {
-  const std::int64_t last = board_.count(kNumber, 0);
+  constexpr std::int64_t kMost = 64;  // somebody else may have raised the number
+  const auto num_seen = static_cast<std::int64_t>(seen_.size());
+  const std::int64_t last = std::min(board_.count(kNumber, 0), num_seen + kMost);
   for (std::int64_t number = 1; number <= last; ++number) {
     if (seen_.contains(number)) continue;
     std::optional<std::string> endpoint;
@@ -52,26 +56,50 @@ void Guests::look() {
     if (!endpoint) continue;
     {
       const MutexLock lock(mutex_);
-      waiting_.push_back({number, *endpoint});
+      waiting_.push_back({{number, *endpoint}, 0, Clock::now()});
     }
     on_guest_();
+  }
+  note_signs();
+}
+
+void Guests::note_signs() {
+  for (const Guest& guest : waiting()) {
+    const std::int64_t signs = board_.count(key_of(guest.number, "signs"), 0);
+    const MutexLock lock(mutex_);
+    for (Waiting& each : waiting_) {
+      if (each.guest.number != guest.number || each.signs == signs) continue;
+      each.signs = signs;
+      each.last_sign = Clock::now();
+    }
   }
 }
 
 std::vector<Guest> Guests::waiting() const {
+  const auto now = Clock::now();
   const MutexLock lock(mutex_);
-  return waiting_;
+  std::vector<Guest> guests;
+  for (const Waiting& each : waiting_) {
+    if (now - each.last_sign < 4 * kSign) guests.push_back(each.guest);
+  }
+  return guests;
 }
 
-void Guests::answer(const Guest& guest, const std::string& text, std::chrono::milliseconds limit) {
+void Guests::answer(const Guest& guest, const std::string& text) {
   {
     const MutexLock lock(mutex_);
-    std::erase_if(waiting_, [&](const Guest& each) { return each.number == guest.number; });
+    std::erase_if(waiting_, [&](const auto& each) { return each.guest.number == guest.number; });
   }
   board_.write(key_of(guest.number, "answer"), text);
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!board_.read(key_of(guest.number, "read")) && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(Board::kInterval);
+}
+
+void Guests::wait_for_readers(const std::vector<Guest>& guests,
+                              std::chrono::milliseconds limit) const {
+  const auto end = Clock::now() + limit;
+  for (const Guest& guest : guests) {
+    while (board_.count(key_of(guest.number, "read"), 0) == 0 && Clock::now() < end) {
+      std::this_thread::sleep_for(Board::kInterval);
+    }
   }
 }
 
@@ -79,12 +107,19 @@ void invite_guests(Board& board) { board.write(kInvited, "yes"); }
 
 bool are_guests_invited(Board& board) { return board.read(kInvited).has_value(); }
 
-std::string answer_to_guest(Board& board, const std::string& endpoint,
-                            const std::function<void()>& give_up) {
+std::string ask_to_join(Board& board, const std::string& endpoint,
+                        const std::function<void()>& give_up) {
   const std::int64_t number = board.count(kNumber, 1);
   board.write(key_of(number, "endpoint"), endpoint);
-  std::string answer = board.wait_for(key_of(number, "answer"), give_up);
-  board.write(key_of(number, "read"), "yes");
+  auto last_sign = std::chrono::steady_clock::now();
+  std::string answer = board.wait_for(key_of(number, "answer"), [&] {
+    give_up();
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_sign < kSign) return;
+    last_sign = now;
+    board.count(key_of(number, "signs"), 1);
+  });
+  board.count(key_of(number, "read"), 1);
   return answer;
 }
 

@@ -26,20 +26,31 @@ class Guests {
   /// The board outlives this. `on_guest`: on a thread of this object.
   Guests(Board& board, std::function<void()> on_guest);
 
+  /// Those that have shown a sign of life in the last seconds.
   std::vector<Guest> waiting() const;
-  /// Gives one its answer and waits until it has read it, or the time is over.
-  void answer(const Guest& guest, const std::string& text, std::chrono::milliseconds limit);
+  /// Gives one its answer. It waits no more.
+  void answer(const Guest& guest, const std::string& text);
+  /// Waits until all of these have read their answers, or the time is over.
+  void wait_for_readers(const std::vector<Guest>& guests, std::chrono::milliseconds limit) const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  struct Waiting {
+    Guest guest;
+    std::int64_t signs = 0;  // of life
+    Clock::time_point last_sign;
+  };
+
   void watch(const std::stop_token& stop);
   void look();
+  void note_signs();
 
   Board& board_;
   const std::function<void()> on_guest_;
   mutable Mutex mutex_;
   CondVar never_;
   std::set<std::int64_t> seen_;  // of the thread
-  std::vector<Guest> waiting_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<Waiting> waiting_ SPILLWAY_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 
@@ -47,9 +58,9 @@ class Guests {
 void invite_guests(Board& board);
 /// Whether it does.
 bool are_guests_invited(Board& board);
-/// Asks host 0 to take part. `give_up`: called while it has not answered; throws if it is no use to
-/// wait. Returns the answer.
-std::string answer_to_guest(Board& board, const std::string& endpoint,
-                            const std::function<void()>& give_up);
+/// Asks host 0 to let a host that listens at this endpoint take part. `give_up`: called while it
+/// has not answered; throws if it is no use to wait. Returns the answer.
+std::string ask_to_join(Board& board, const std::string& endpoint,
+                        const std::function<void()>& give_up);
 
 }  // namespace spillway

@@ -29,8 +29,9 @@ struct WordFromHost {
   HostWord word;
   std::string endpoint;
 };
-/// Throw std::exception if the message is no such one of a host among `size`.
+/// Throws std::exception if the message has another form, or names hosts that are not among `size`.
 WordFromHost word_of(std::span<const std::byte> message, int size);
+/// Throws std::exception if the message has another form.
 HostEndpoints endpoints_of(std::span<const std::byte> message);
 
 }  // namespace spillway

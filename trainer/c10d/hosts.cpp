@@ -13,6 +13,8 @@
 #include "core/peers/connect.h"
 #include "core/sealing/sealed_pipe.h"
 #include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/c10d/ask_store.h"
 #include "trainer/c10d/gloo_pipes.h"
 #include "trainer/c10d/host_endpoint.h"
 #include "trainer/c10d/invitation.h"
@@ -24,93 +26,29 @@ namespace {
 
 using std::chrono::milliseconds;
 
-milliseconds limit_of(const HostsConfig& config) {
-  return milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
-}
-
 /// Hosts that have to come.
 int least_of(const HostsConfig& config) {
   return config.start_size > 0 ? config.start_size : config.size;
 }
 
-/// Runs calls of the store. `endpoint`: for the message of HostLost if it does not answer.
-template <typename Work>
-auto ask_store(const std::string& endpoint, const Work& work) {
-  const QuietC10d quiet;
-  try {
-    return work();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw HostLost(
-        fmt::format("host 0 is lost or has stopped: its store at {} does not answer ({}); its "
-                    "own output says why",
-                    endpoint, first_line(error)));
-  }
+/// Whether this host answers hosts that come later.
+bool invites(const HostsConfig& config) {
+  return config.number == 0 && !config.run_folder.empty() &&
+         !has_store_of_torchrun(config.endpoint);
 }
 
 constexpr const char* kNext = "the hosts meet again";
-constexpr std::chrono::seconds kForGuest(5);  // to read an answer
 
-/// What hosts read that do not know the meeting.
-constexpr const char *kInvitation = "spillway/invitation", *kNumbers = "spillway/numbers";
+std::string too_few(std::size_t left, const HostsConfig& config) {
+  return fmt::format("{} {} left, and hosts.min_size is {}; {}", left,
+                     left == 1 ? "host is" : "hosts are", config.min_size, kRestart);
+}
 
 std::string lost_text(int host) {
   return fmt::format("host {} is lost or has stopped; its own output says why", host);
 }
 
-/// Of a host that joins. Numbers are given before the first meeting alone.
-HostsConfig place_of(HostsConfig config, std::chrono::steady_clock::time_point end) {
-  const auto rendezvous = Rendezvous::join(checked_endpoint(config), limit_of(config));
-  Board board(rendezvous, token_of(config));
-  const auto give_up = [&] {
-    if (std::chrono::steady_clock::now() < end) return;
-    throw Error(fmt::format("host 0 at {} has not answered within {:g} s", config.endpoint,
-                            config.timeout_s));
-  };
-  return ask_store(config.endpoint, [&] {
-    board.wait_for(kInvitation, give_up);
-    if (!are_guests_invited(board)) {
-      config.number = static_cast<int>(board.count(kNumbers, 1));
-      if (config.number < config.size) return config;
-    }
-    const std::string own = to_text(free_endpoint(address_of_host(config)));
-    const auto answer = nlohmann::json::parse(answer_to_guest(board, own, give_up));
-    if (answer.contains("problem")) throw Error(answer.at("problem").get<std::string>());
-    answer.at("number").get_to(config.number);
-    return next_meeting(answer.at("endpoints").get<HostEndpoints>(), config);
-  });
-}
-
 }  // namespace
-
-std::string invitation_at(const HostsConfig& config) {
-  const Endpoint endpoint = checked_endpoint(config);
-  require_trust(config, endpoint.host);
-  const auto token = token_of(config);
-  const auto rendezvous = Rendezvous::join(endpoint, limit_of(config));
-  const auto end = std::chrono::steady_clock::now() + limit_of(config);
-  return ask_store(config.endpoint, [&] {
-    return Board(rendezvous, token).wait_for(kInvitation, [&] {
-      if (std::chrono::steady_clock::now() < end) return;
-      throw Error(
-          fmt::format("{} is no endpoint of host 0, or host 0 does not invite others; "
-                      "start it with hosts.size and hosts.endpoint",
-                      config.endpoint));
-    });
-  });
-}
-
-HostsConfig take_place(const HostsConfig& config) {
-  const auto end = std::chrono::steady_clock::now() + limit_of(config);
-  for (;;) {
-    try {
-      return place_of(config, end);
-    } catch (const HostLost&) {  // it may open another store, because others join
-      if (std::chrono::steady_clock::now() > end) throw;
-    }
-  }
-}
 
 Hosts::Hosts(const HostsConfig& config)
     : given_(config), config_(config), fleet_(config.number, config.size) {
@@ -124,7 +62,7 @@ Hosts::Hosts(const HostsConfig& config)
   const auto end = Clock::now() + limit;
   for (;;) {
     try {
-      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+      const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
       rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, left));
       board_.emplace(*rendezvous_, token);
       meet_others();
@@ -134,7 +72,7 @@ Hosts::Hosts(const HostsConfig& config)
     }
   }
   connect(token);
-  if (opens && !config.run_folder.empty()) {
+  if (invites(config)) {
     guests_.emplace(*board_, [this] {
       const MutexLock lock(mutex_);
       if (observer_) observer_->on_guest();
@@ -148,13 +86,12 @@ void Hosts::meet_others() {
   // When they meet again, some may have waited for another host 0.
   const milliseconds arrival = given_.successors.empty() ? limit : 2 * limit;
   ask_store(given_.endpoint, [&] {
-    const bool invites = given_.number == 0 && !given_.run_folder.empty();
     const bool meet_again = !given_.successors.empty();
-    if (invites && meet_again) invite_guests(*board_);  // no number is free
-    if (given_.number == 0) board_->write(kInvitation, given_.invitation);
+    if (invites(given_) && meet_again) invite_guests(*board_);  // no number is free
+    if (given_.number == 0) write_invitation(*board_, given_.invitation);
     const Meeting meeting =
         meet(*board_, given_.number, given_.size, least_of(given_), {limit, arrival});
-    if (invites) invite_guests(*board_);
+    if (invites(given_)) invite_guests(*board_);
     prefix_ = "spillway/" + meeting.name + "/";
     config_ = among({meeting.hosts.begin(), meeting.hosts.end()}, given_);
   });
@@ -175,7 +112,8 @@ void Hosts::connect(const std::optional<Token>& token) {
   if (num_connected < least_of(config_)) throw Error(failures.begin()->second);
   const MutexLock lock(mutex_);
   fleet_ = Fleet(number(), size());
-  last_heard_.assign(pipes.size(), Clock::now());
+  // Others may connect for longer than this host, and prove that they have the token.
+  last_heard_.assign(pipes.size(), Clock::now() + 2 * limit);
   if (config_.start_size > 0) detached_.emplace();
   PeersListener& listener = *this;
   peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
@@ -285,7 +223,12 @@ void Hosts::lost(int host) {
 /// Training goes on with the others, unless there are too few, or none of them can take the place
 /// of host 0.
 void Hosts::lose(int host, const std::string& why) {
-  if (!why_.empty() || fleet_.lost().contains(host)) return;
+  if (fleet_.lost().contains(host)) return;
+  if (passes_on_) {
+    fleet_.lose(host);
+    changed_.notify_all();
+  }
+  if (!why_.empty() || passes_on_) return;
   const bool trains = observer_ || detached_, is_done = parting_.contains(host);
   const bool is_needed = host == 0 && (config_.run_folder.empty() || !has_begun_);
   if (!is_done && host == 0 && !has_begun_ && given_.without_host_0()) return end_without_host_0();
@@ -295,10 +238,11 @@ void Hosts::lose(int host, const std::string& why) {
   fleet_.lose(host);
   changed_.notify_all();
   if (is_done) return;
+  // Those that meet again without host 0 look lost, and are counted when they have met.
+  const bool counts = host == 0 || !lacks_host_0();
   const auto left = fleet_.hosts().size();
-  if (left < static_cast<std::size_t>(config_.min_size)) {
-    return end(fmt::format("{}; {} {} left, and hosts.min_size is {}; {}", why, left,
-                           left == 1 ? "host is" : "hosts are", config_.min_size, kRestart));
+  if (counts && left < at(config_.min_size)) {
+    return end(fmt::format("{}; {}", why, too_few(left, config_)));
   }
   if (observer_) observer_->on_host_lost(host, why);
 }
@@ -307,6 +251,12 @@ void Hosts::end_without_host_0() {
   next_ = given_.without_host_0();
   const char* const remedy = next_ ? "the others meet again" : kRestart;
   end(fmt::format("host 0 is lost before the first step; its own output says why; {}", remedy));
+}
+
+void Hosts::drop(int host, const std::string& why) {
+  const MutexLock lock(mutex_);
+  lose(host, why);
+  follow_fleet();
 }
 
 void Hosts::give_up_host_0() {
@@ -318,6 +268,7 @@ void Hosts::leave(const std::string& why) {
   {
     const MutexLock lock(mutex_);
     end(why);
+    if (passes_on_) return;  // part() sees to it
   }
   abandon();
 }
@@ -357,32 +308,40 @@ std::string Hosts::endpoint_as_host_0() {
   return own;
 }
 
-bool Hosts::has_guests(int most_hosts) {
+bool Hosts::admit_guests(int most_hosts) {
   if (!guests_) return false;
-  auto room = most_hosts - std::ssize(present());
-  for (const Guest& guest : guests_->waiting()) {
-    if (room-- > 0) continue;
+  const auto waiting = guests_->waiting();
+  const MutexLock lock(mutex_);
+  admitted_.clear();
+  for (const Guest& guest : waiting) {
+    if (fleet_.hosts().size() + admitted_.size() < at(most_hosts)) {
+      admitted_.push_back(guest);
+      continue;
+    }
     const std::string problem = fmt::format(
-        "{} hosts train already, and train.reduction_groups allows no more; start it again when "
-        "one is lost",
+        "train.reduction_groups allows no more than {} hosts; join again when one is lost",
         most_hosts);
-    guests_->answer(guest, nlohmann::json{{"problem", problem}}.dump(), milliseconds(0));
+    guests_->answer(guest, nlohmann::json{{"problem", problem}}.dump());
   }
-  return !guests_->waiting().empty();
+  return !admitted_.empty();
 }
 
 void Hosts::announce_next() {
-  const auto guests = guests_ ? guests_->waiting() : std::vector<Guest>();
+  const milliseconds moment = limit_of(config_) / 4;  // the others wait for the next meeting
   HostEndpoints endpoints;
+  std::vector<Guest> guests;
   {
     const MutexLock lock(mutex_);
     if (!why_.empty()) return;
+    guests = admitted_;
     for (int host : in_training()) endpoints[host] = endpoints_[host];
     int number_of_guest = size();
     for (const Guest& guest : guests) endpoints[number_of_guest++] = guest.endpoint;
+    if (endpoints.size() < at(config_.min_size)) return end(too_few(endpoints.size(), config_));
     next_ = next_meeting(endpoints, config_);
+    passes_on_ = true;
     notify_all(message_of(endpoints));
-    changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
+    changed_.wait_for(mutex_, moment, [this]() SPILLWAY_REQUIRES(mutex_) {
       return !why_.empty() || have_all_parted();
     });
     end(kNext);
@@ -390,8 +349,9 @@ void Hosts::announce_next() {
   int number_of_guest = size();
   for (const Guest& guest : guests) {
     const nlohmann::json answer{{"number", number_of_guest++}, {"endpoints", endpoints}};
-    guests_->answer(guest, answer.dump(), kForGuest);
+    guests_->answer(guest, answer.dump());
   }
+  if (guests_) guests_->wait_for_readers(guests, moment);
 }
 
 std::optional<HostsConfig> Hosts::next() const {
@@ -444,6 +404,7 @@ void Hosts::hear_next(int from, std::span<const std::byte> message) {
     const HostEndpoints endpoints = endpoints_of(message);
     if (!endpoints.contains(number())) return;  // it has parted
     next_ = next_meeting(endpoints, config_);
+    passes_on_ = true;
     notify_all(message);
     notify_all(message_of(HostMessage::parting));
     end(kNext);
@@ -464,7 +425,7 @@ void Hosts::part() {
   const MutexLock lock(mutex_);
   notify_all(message_of(HostMessage::parting));
   changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
-    return !why_.empty() || have_all_parted();
+    return (!why_.empty() && !passes_on_) || have_all_parted();
   });
 }
 

@@ -28,7 +28,7 @@ namespace spillway {
 class HostsObserver {
  public:
   virtual ~HostsObserver() = default;
-  /// A host asks to take part: see Hosts::has_guests().
+  /// A host asks to take part: see Hosts::admit_guests().
   virtual void on_guest() = 0;
   /// Another host is lost, and the others may go on without it.
   virtual void on_host_lost(int host, const std::string& why) = 0;
@@ -38,9 +38,6 @@ class HostsObserver {
   /// Training together has ended: see Hosts::problem().
   virtual void on_hosts_ended() = 0;
 };
-
-/// The remedy where training together has ended.
-inline constexpr const char* kRestart = "start all hosts again with resume: auto";
 
 /// This host among those that train together (HostsConfig): what hosts agree on before they train
 /// goes through the store at the endpoint; bytes and, while they train, words go from host to host.
@@ -75,15 +72,18 @@ class Hosts final : private PeersListener {
   void rest(std::int64_t round, const RestingJobs& jobs);
   /// Calls a round: this host has dropped a step, or made one that other hosts had made before.
   void renew();
+  /// Goes on without a host that does not answer.
+  void drop(int host, const std::string& why);
   /// The hosts that are not lost, this one included.
   std::set<int> present() const;
   /// Whether host 0 was lost before it was done: jobs cannot go on.
   bool needs_successor() const;
   /// Whether this host is the one to take its place: the first that is not done.
   bool is_successor() const;
-  /// Whether hosts ask host 0 to take part. Refuses those beyond so many hosts.
-  bool has_guests(int most_hosts);
-  /// The others, and guests, go on in a new session with this host, which has saved all trials.
+  /// Admits hosts that ask host 0 to take part, and refuses those beyond so many hosts. Returns
+  /// whether there are any for announce_next().
+  bool admit_guests(int most_hosts);
+  /// The others, and the guests, go on in a new session with this host, which has saved all trials.
   /// Returns once they know. Not on a thread of the peers.
   void announce_next();
   /// Before any host has trained: ends training together, as HostsConfig::without_host_0() says.
@@ -130,7 +130,10 @@ class Hosts final : private PeersListener {
   std::optional<Agreement> agreement_ SPILLWAY_GUARDED_BY(mutex_);  ///< the latest
   /// Where hosts would listen as host 0, as they said in the latest round.
   HostEndpoints endpoints_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<Guest> admitted_ SPILLWAY_GUARDED_BY(mutex_);  ///< they meet with the others
   std::optional<HostsConfig> next_ SPILLWAY_GUARDED_BY(mutex_);
+  /// This host has told others of the next meeting: it stays until all have heard it.
+  bool passes_on_ SPILLWAY_GUARDED_BY(mutex_) = false;
   std::vector<Clock::time_point> last_heard_ SPILLWAY_GUARDED_BY(mutex_);  ///< by host
   Fleet fleet_ SPILLWAY_GUARDED_BY(mutex_);
   HostsObserver* observer_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;

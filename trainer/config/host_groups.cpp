@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "core/base/divisor.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
@@ -18,7 +16,6 @@ std::optional<HostsConfig> HostsConfig::without_host_0() const {
   --next.size;
   next.endpoint = successors.front();
   next.successors.erase(next.successors.begin());
-  next.start_size = std::min(start_size, next.size);
   return next;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/config_check.h"
 #include "spillway/error.h"
+#include "trainer/c10d/invitation.h"
 #include "trainer/config/host_groups.h"
 #include "trainer/runtime/exchange.h"
 #include "trainer/session/session_impl.h"
@@ -89,9 +90,11 @@ TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial&
 std::string Session::Impl::answer_of(int peer, int exchange) {
   try {
     return hosts->hear(key_of(exchange, peer), peer);
-  } catch (const Error&) {
-    if (hosts->problem().empty() && !hosts->present().contains(peer)) return "";
-    throw;
+  } catch (const Error& error) {
+    if (!hosts->problem().empty()) throw;
+    if (config.hosts.start_size == 0 && hosts->present().contains(peer)) throw;
+    hosts->drop(peer, error.what());
+    return "";
   }
 }
 
@@ -223,7 +226,7 @@ void Session::Impl::go_on(const Agreement& agreement) {
     return;
   }
   const int most = most_hosts();
-  if (hosts->number() == 0 && most > 0 && hosts->has_guests(most)) {
+  if (hosts->number() == 0 && most > 0 && hosts->admit_guests(most)) {
     invites = true;
     store.keep_mark();
     return shell->stop_all();

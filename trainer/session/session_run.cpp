@@ -128,10 +128,13 @@ void Session::Impl::end_run(const std::string& failure) {
     round = 0;
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
     leads_on = run_lock || invites;
-    run_lock.reset();
   }
   if (!failure.empty()) leave_hosts(failure);
   if (leads_on) hosts->announce_next();
+  {
+    const MutexLock lock(mutex);
+    run_lock.reset();
+  }
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
   devices.settle();
@@ -289,6 +292,7 @@ Session::~Session() {
 
 void Session::stop() {
   const MutexLock lock(impl_->mutex);
+  impl_->invites = false;
   if (impl_->takes_trials()) return impl_->stop_all();
   if (!impl_->has_run()) impl_->run_phase = RunPhase::stopped;
 }

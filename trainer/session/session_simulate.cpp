@@ -65,7 +65,12 @@ std::vector<double> Session::Impl::measure_op_starts(const SessionTrial& trial) 
 }
 
 VirtualCosts Session::Impl::measure_costs() {
-  VirtualCosts costs{.links = LinkTable(config.links), .host_workers = num_host_workers()};
+  VirtualCosts costs{
+      .links = LinkTable(config.links),
+      .network_bytes_per_s = static_cast<double>(config.hosts.network_bytes_per_s),
+      .network_latency_s = config.hosts.network_latency_s,
+      .host_workers = num_host_workers(),
+  };
   costs.contention = measure_contention();
   const SessionTrial* first = first_planned();
   if (first) {

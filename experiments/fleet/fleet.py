@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Plans of many hosts: beside hosts that train over a network of a given rate, and for up to 100
+hosts with ten devices each; prints Markdown tables.
+
+Usage: fleet.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs.
+"""
+
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import host_processes  # noqa: E402
+import shaped_network  # noqa: E402
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+
+MB = 1_000_000
+RATES = (10 * MB, 30 * MB, 100 * MB)
+DEVICES = 10  # of a host
+SAMPLES = 4  # of a virtual node
+HOUR = 1000  # steps, which take longer than an hour
+SLOW = 8  # a device is so many times slower than a core, which sleeps meanwhile
+
+
+def gpt(arguments, batch, virtual_nodes, groups, devices, steps):
+    slow = {"memory": "1GiB", "imitate": {"slowdown": SLOW}}
+    return {"name": "gpt", "devices": [slow] * devices,
+            "model": {"num_hidden_layers": 4, "hidden_size": arguments.width, "num_attention_heads": 8,
+                      "max_position_embeddings": 64},
+            "data": {"path": arguments.text, "eval_fraction": 0},
+            "train": {"batch_size": batch, "virtual_nodes": virtual_nodes,
+                      "reduction_groups": groups, "data_parallel": devices, "max_steps": steps},
+            "checkpoint": {"keep": 0}}
+
+
+def print_trained(arguments):
+    """Plans beside what hosts need."""
+    program = f"{arguments.bin}/spillway"
+    tables.print_head(["hosts", "network of a host, MB/s", "trained, ms a step", "planned",
+                       "planned / trained"])
+    worst = 1
+    for size in arguments.sizes:
+        config = gpt(arguments, 12, 12, 12, 1, arguments.steps)
+        for rate in arguments.rates:
+            real, planned = [], []
+            for _ in range(arguments.rounds):
+                with shaped_network.Network(size, rate) as network:
+                    run = host_processes.train(program, config, size,
+                                               f"hosts.network_rate={rate // 1000}kB/s",
+                                               network=network)
+                real.append(1e3 * spillway_run.step_seconds(run))
+                planned.append(1e3 * spillway_run.step_seconds(run, "planned"))
+            ratios = [p / r for p, r in zip(planned, real)]
+            worst = max(worst, statistics.median(ratios), 1 / statistics.median(ratios))
+            tables.print_row([str(size), str(rate // MB), tables.spread(real, 0),
+                              tables.spread(planned, 0), tables.spread(ratios, 2)])
+    return worst
+
+
+def step_and_time(program, config, *overrides):
+    """Planned seconds of a step, and how long it took to plan an hour of training."""
+    begin = time.monotonic()
+    planned = spillway_run.planned(program, config, "--no-pilot", *overrides)
+    return planned["wall_s"] / config["train"]["max_steps"], time.monotonic() - begin
+
+
+def print_scaling(arguments, title, batch_of, groups_of):
+    """Efficiency: samples a second and device, compared with one host."""
+    program = f"{arguments.bin}/spillway"
+    tables.print_head([title, *(f"{rate // MB} MB/s" for rate in arguments.wide_rates),
+                       "devices", "longest plan, s"])
+    alone = None
+    for size in arguments.fleet:
+        batch = batch_of(size)
+        config = gpt(arguments, batch, batch // SAMPLES, groups_of(size), DEVICES, HOUR)
+        row, longest = [], 0
+        for rate in arguments.wide_rates:
+            step_s, plan_s = step_and_time(program, config, f"hosts.size={size}",
+                                           f"hosts.network_rate={rate // 1000}kB/s")
+            longest = max(longest, plan_s)
+            per_device = batch / step_s / (DEVICES * size)
+            alone = alone or per_device
+            row.append(f"{100 * per_device / alone:.0f} %")
+        tables.print_row([f"{size} hosts", *row, str(DEVICES * size), f"{longest:.1f}"])
+
+
+def main():
+    parser = spillway_run.parser("two hosts at one rate, and up to 8")
+    arguments = parser.parse_args()
+    arguments.sizes, arguments.rates, arguments.rounds = (2, 3, 4), RATES, 3
+    arguments.steps, arguments.width = 6, 256
+    arguments.wide_rates, arguments.fleet = (3 * MB, 10 * MB, 30 * MB, 100 * MB), (1, 2, 8, 32, 100)
+    if arguments.brief:
+        arguments.sizes, arguments.rates, arguments.rounds = (2,), (100 * MB,), 1
+        arguments.steps, arguments.width = 3, 32
+        arguments.wide_rates, arguments.fleet = (100 * MB,), (1, 8)
+    if shaped_network.is_possible():
+        worst = print_trained(arguments)
+        print(f"\nAt most {100 * (worst - 1):.0f} % off.\n")
+    print_scaling(arguments, "weak: 40 samples a host", lambda size: SAMPLES * DEVICES * size,
+                  lambda size: DEVICES * size)
+    print()
+    print_scaling(arguments, "strong: 4,000 samples", lambda _: 4000, lambda _: 1000)
+
+
+if __name__ == "__main__":
+    main()
