@@ -53,7 +53,8 @@ ROOMS = {
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "
                        "trainer/torch trainer/compute",
-    "trainer/c10d": "core/base core/peers core/sealing scheduler/fleet trainer/config",
+    "trainer/c10d": "core/base core/peers core/sealing",
+    "trainer/hosts": "core/base core/peers core/sealing scheduler/fleet trainer/config trainer/c10d",
     "trainer/planning": "core/base core/spec core/device scheduler/plan scheduler/elastic "
                         "models/base models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
@@ -64,7 +65,7 @@ ROOMS = {
                        "models/data "
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
                        "trainer/runtime trainer/torch trainer/compute trainer/profile "
-                       "trainer/c10d trainer/planning trainer/trial",
+                       "trainer/hosts trainer/planning trainer/trial",
     "runs/text": "",
     "runs/config": "core/base core/device scheduler/elastic models/exported models/families "
                    "trainer/config "
@@ -75,7 +76,7 @@ ROOMS = {
                    "trainer/storage trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
     "runs/output": "core/base trainer/config trainer/storage runs/text runs/config runs/log runs/folder",
     "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
-                    "trainer/journal trainer/c10d trainer/session runs/config runs/log runs/folder runs/output",
+                    "trainer/journal trainer/hosts trainer/session runs/config runs/log runs/folder runs/output",
     "apps/terminal": "core/base runs/text runs/log",
     "apps/report": "core/base trainer/config runs/text runs/config runs/log runs/output "
                    "apps/terminal",
@@ -110,7 +111,7 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
 WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/modules",
-              "models/text", "trainer/torch", "trainer/c10d", "trainer/compute", "trainer/profile", "trainer/planning",
+              "models/text", "trainer/torch", "trainer/c10d", "trainer/hosts", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 WITH_CUDA = ("core/device/cuda/", "trainer/torch/cuda/")

@@ -10,7 +10,7 @@
 
 #include "runs/config/embedded.h"
 #include "runs/folder/prepare.h"
-#include "trainer/c10d/invitation.h"
+#include "trainer/hosts/invitation.h"
 #include "trainer/storage/run_lock.h"
 
 namespace spillway {

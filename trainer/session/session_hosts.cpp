@@ -6,8 +6,8 @@
 
 #include "core/base/config_check.h"
 #include "spillway/error.h"
-#include "trainer/c10d/invitation.h"
 #include "trainer/config/host_groups.h"
+#include "trainer/hosts/invitation.h"
 #include "trainer/runtime/exchange.h"
 #include "trainer/session/session_impl.h"
 

@@ -17,7 +17,7 @@
 #include "tests/support/check/contains.h"
 #include "tests/support/check/thrown.h"
 #include "trainer/c10d/gloo_pipes.h"
-#include "trainer/c10d/meeting.h"
+#include "trainer/hosts/meeting.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/c10d/hosts.h"
+#include "trainer/hosts/hosts.h"
 
 #include <fmt/format.h>
 
@@ -14,12 +14,12 @@
 #include "core/sealing/sealed_pipe.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/c10d/ask_store.h"
 #include "trainer/c10d/gloo_pipes.h"
-#include "trainer/c10d/host_endpoint.h"
-#include "trainer/c10d/invitation.h"
-#include "trainer/c10d/meeting.h"
 #include "trainer/c10d/quiet_c10d.h"
+#include "trainer/hosts/ask_store.h"
+#include "trainer/hosts/host_endpoint.h"
+#include "trainer/hosts/invitation.h"
+#include "trainer/hosts/meeting.h"
 
 namespace spillway {
 namespace {

@@ -1,15 +1,16 @@
-#include "trainer/c10d/invitation.h"
+#include "trainer/hosts/invitation.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "spillway/error.h"
-#include "trainer/c10d/ask_store.h"
-#include "trainer/c10d/guests.h"
-#include "trainer/c10d/host_endpoint.h"
-#include "trainer/c10d/host_words.h"
-#include "trainer/c10d/meeting.h"
+#include "trainer/c10d/board.h"
+#include "trainer/hosts/ask_store.h"
+#include "trainer/hosts/guests.h"
+#include "trainer/hosts/host_endpoint.h"
+#include "trainer/hosts/host_words.h"
+#include "trainer/hosts/meeting.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/c10d/host_words.h"
+#include "trainer/hosts/host_words.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

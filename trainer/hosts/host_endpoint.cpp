@@ -1,4 +1,4 @@
-#include "trainer/c10d/host_endpoint.h"
+#include "trainer/hosts/host_endpoint.h"
 
 #include <fmt/format.h>
 

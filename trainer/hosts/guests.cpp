@@ -1,4 +1,4 @@
-#include "trainer/c10d/guests.h"
+#include "trainer/hosts/guests.h"
 
 #include <fmt/format.h>
 

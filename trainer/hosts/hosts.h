@@ -17,9 +17,9 @@
 #include "scheduler/fleet/fleet.h"
 #include "spillway/session_config.h"
 #include "trainer/c10d/board.h"
-#include "trainer/c10d/guests.h"
-#include "trainer/c10d/host_words.h"
 #include "trainer/c10d/rendezvous.h"
+#include "trainer/hosts/guests.h"
+#include "trainer/hosts/host_words.h"
 
 namespace spillway {
 

@@ -3,9 +3,10 @@
 #include <string>
 
 #include "spillway/session_config.h"
-#include "trainer/c10d/board.h"
 
 namespace spillway {
+
+class Board;
 
 /// The remedy where training together has ended.
 inline constexpr const char* kRestart = "start all hosts again with resume: auto";

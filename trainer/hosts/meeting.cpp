@@ -1,4 +1,4 @@
-#include "trainer/c10d/meeting.h"
+#include "trainer/hosts/meeting.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
