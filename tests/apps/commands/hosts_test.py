@@ -3,94 +3,17 @@
 Usage: hosts_test.py SPILLWAY TEXT"""
 
 import json
-import os
 import pathlib
 import random
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from small_run import CONFIG, free_endpoint, wait_for  # noqa: E402
-
-PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
-GPT = {**CONFIG, "data": {"path": TEXT},
-       "train": {"batch_size": 12, "virtual_nodes": 6, "reduction_groups": 6, "max_steps": 6,
-                 "eval_steps": 3, "eval_batches": 2}}
-RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
-          "model": {"family": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1]},
-          "data": {"format": "digits"},
-          "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
-TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
-FAST = "devices=[{memory: 16MiB}]"
-
-
-class Hosts(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.processes = []
-        self.addCleanup(self.end_all)
-
-    def end_all(self):
-        for process in self.processes:
-            process.kill()
-            process.communicate()
-
-    def write(self, config, name="config"):
-        path = self.folder / f"{name}.yaml"
-        path.write_text(json.dumps(config))
-        return path
-
-    def start(self, *arguments, **environment):
-        self.processes.append(subprocess.Popen(
-            [PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, cwd=self.folder, env={**os.environ, **environment}))
-        return self.processes[-1]
-
-    def begin(self, config, size, *overrides, own=(), out="run"):
-        """Hosts 0 to size - 1. `own`: further overrides of each host."""
-        path, endpoint = self.write(config), free_endpoint()
-        return [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
-                           f"hosts.number={number}", f"hosts.endpoint={endpoint}",
-                           *(["--json"] if number == 0 else []), *overrides,
-                           *(own[number] if own else []))
-                for number in range(size)]
-
-    def end(self, hosts):
-        """(exit code, stdout, stderr) of each."""
-        ends = []
-        for host in hosts:
-            out, log = host.communicate(timeout=200)
-            ends.append((host.returncode, out, log))
-        return ends
-
-    def results(self, hosts):
-        """By trial, what every bit of a run shows in."""
-        ends = self.end(hosts)
-        self.assertEqual([code for code, _, _ in ends], [0] * len(hosts), ends)
-        return {trial["name"]: (trial["weights_xxh3"], trial["final_loss"], trial["eval_loss"])
-                for trial in json.loads(ends[0][1])["trials"]}
-
-    def alone(self, config, *overrides):
-        return self.results([self.start("train", self.write(config), "--json", "--overwrite",
-                                        f"output_dir={self.folder / 'alone'}", *overrides)])
-
-    def token(self, name, secret="0123456789abcdef" * 4):
-        path = self.folder / name
-        path.touch(mode=0o600)
-        path.write_text(secret + "\n")
-        return f"hosts.token_file={path}"
-
-    def logs_of_failed(self, hosts):
-        ends = self.end(hosts)
-        for code, _, log in ends:
-            self.assertNotEqual(code, 0, log)
-        return [log for _, _, log in ends]
+from hosts_case import FAST, GPT, PROGRAM, RESNET, TEXT, TWO_SMALL, Hosts  # noqa: E402
+from small_run import free_endpoint, wait_for  # noqa: E402
 
 
 class Bits(Hosts):
@@ -284,13 +207,19 @@ class Failures(Hosts):
             rows = (self.folder / out / "trials/small/metrics.csv").read_text().splitlines()
             self.assertEqual(len(rows), 1 + 60)
 
+    def begin_to_invite(self, config, size, *overrides):
+        """Host 0, and the command of hosts that join."""
+        endpoint = free_endpoint()
+        first = self.start("train", self.write(config), "--json", f"hosts.size={size}",
+                           f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}",
+                           *overrides)
+        return first, ["join", endpoint, FAST]
+
     def test_a_host_that_joined_takes_the_place_of_host_0(self):
         expected = self.alone(self.LONG, FAST)
-        endpoint = free_endpoint()
         token = self.token("token")
-        first = self.start("train", self.write(self.LONG), f"output_dir={self.folder / 'run'}",
-                           "hosts.size=3", f"hosts.endpoint={endpoint}", token)
-        joined = [self.start("join", endpoint, FAST, token) for _ in range(2)]
+        first, join = self.begin_to_invite(self.LONG, 3, token)
+        joined = [self.start(*join, token) for _ in range(2)]
         wait_for(joined[0], lambda: self.num_steps("run") > 3)
         first.kill()
         for code, _, log in self.end(joined):
@@ -303,28 +232,24 @@ class Failures(Hosts):
     def test_hosts_join_while_others_train(self):
         config = {**self.LONG, "train": {**self.LONG["train"], "max_steps": 160}}
         expected = self.alone(config, FAST)
-        endpoint, token = free_endpoint(), self.token("token")
-        first = self.start("train", self.write(config), "--json", "hosts.size=2",
-                           f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}", token)
+        token = self.token("token")
+        first, join = self.begin_to_invite(config, 2, token)
         hosts = [first]
         for joined in range(5):
-            hosts.append(self.start("join", endpoint, FAST, token))
+            hosts.append(self.start(*join, token))
             wait_for(first, lambda: self.events().count('"event":"resumed"') == joined)
             self.wait_for_steps(hosts)
-        [log] = self.logs_of_failed([self.start("join", endpoint, FAST, token)])
+        [log] = self.logs_of_failed([self.start(*join, token)])
         self.assertIn("train.reduction_groups allows no more", log)
         hosts.pop(1).kill()
         self.assertEqual(self.results(hosts), expected)
 
     def test_a_host_that_dies_while_it_joins_is_left_out(self):
         expected = self.alone(self.LONG, FAST)
-        endpoint = free_endpoint()
-        hosts = [self.start("train", self.write(self.LONG), "--json", "hosts.size=2",
-                            f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}",
-                            "hosts.timeout_s=3"),
-                 self.start("join", endpoint, FAST)]
+        first, join = self.begin_to_invite(self.LONG, 2, "hosts.timeout_s=3")
+        hosts = [first, self.start(*join)]
         self.wait_for_steps(hosts)
-        joins = self.start("join", endpoint, FAST)
+        joins = self.start(*join)
         wait_for(hosts[0], lambda: '"event":"saved"' in self.events())
         joins.kill()
         self.assertEqual(self.results(hosts), expected)

@@ -1,0 +1,87 @@
+"""Hosts as processes of the program, which is the first argument of the test; the second is a text."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from small_run import CONFIG, free_endpoint
+
+PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
+GPT = {**CONFIG, "data": {"path": TEXT},
+       "train": {"batch_size": 12, "virtual_nodes": 6, "reduction_groups": 6, "max_steps": 6,
+                 "eval_steps": 3, "eval_batches": 2}}
+RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
+          "model": {"family": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1]},
+          "data": {"format": "digits"},
+          "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
+TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
+FAST = "devices=[{memory: 16MiB}]"
+
+
+class Hosts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.processes = []
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+    def write(self, config, name="config"):
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps(config))
+        return path
+
+    def start(self, *arguments, **environment):
+        self.processes.append(subprocess.Popen(
+            [PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, cwd=self.folder, env={**os.environ, **environment}))
+        return self.processes[-1]
+
+    def begin(self, config, size, *overrides, own=(), out="run"):
+        """Hosts 0 to size - 1. `own`: further overrides of each host."""
+        path, endpoint = self.write(config), free_endpoint()
+        return [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
+                           f"hosts.number={number}", f"hosts.endpoint={endpoint}",
+                           *(["--json"] if number == 0 else []), *overrides,
+                           *(own[number] if own else []))
+                for number in range(size)]
+
+    def end(self, hosts):
+        """(exit code, stdout, stderr) of each."""
+        ends = []
+        for host in hosts:
+            out, log = host.communicate(timeout=200)
+            ends.append((host.returncode, out, log))
+        return ends
+
+    def results(self, hosts):
+        """By trial, what every bit of a run shows in."""
+        ends = self.end(hosts)
+        self.assertEqual([code for code, _, _ in ends], [0] * len(hosts), ends)
+        return {trial["name"]: (trial["weights_xxh3"], trial["final_loss"], trial["eval_loss"])
+                for trial in json.loads(ends[0][1])["trials"]}
+
+    def alone(self, config, *overrides):
+        return self.results([self.start("train", self.write(config), "--json", "--overwrite",
+                                        f"output_dir={self.folder / 'alone'}", *overrides)])
+
+    def token(self, name, secret="0123456789abcdef" * 4):
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(secret + "\n")
+        return f"hosts.token_file={path}"
+
+    def logs_of_failed(self, hosts):
+        ends = self.end(hosts)
+        for code, _, log in ends:
+            self.assertNotEqual(code, 0, log)
+        return [log for _, _, log in ends]
