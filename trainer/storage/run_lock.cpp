@@ -48,13 +48,14 @@ int lock(int file) {
   return 0;
 }
 
-/// Returns errno.
+/// Returns errno. The file is never empty meanwhile: a crash now is a crash, too.
 int write_own_number(int file) {
   const std::string text = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(file, 0) != 0) return errno;
   const auto written = ::pwrite(file, text.data(), text.size(), 0);
-  if (written < 0 || ::fdatasync(file) != 0) return errno;
-  return static_cast<std::size_t>(written) == text.size() ? 0 : ENOSPC;
+  if (written < 0) return errno;
+  if (static_cast<std::size_t>(written) != text.size()) return ENOSPC;
+  const bool is_done = ::ftruncate(file, written) == 0 && ::fdatasync(file) == 0;
+  return is_done ? 0 : errno;
 }
 
 /// Locks the file and writes the process id into it. Returns whether it still has another one.
