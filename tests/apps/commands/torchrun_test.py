@@ -54,7 +54,7 @@ class Machine:
         self.agent = subprocess.Popen(
             [*TORCHRUN, f"--nnodes=1:{most}", "--nproc-per-node=1", "--rdzv-backend=c10d",
              f"--rdzv-endpoint={endpoint}", "--max-restarts=3",
-             "--rdzv-conf=last_call_timeout=5,keep_alive_interval=1", "--monitor-interval=0.2",
+             "--rdzv-conf=last_call_timeout=12,keep_alive_interval=1", "--monitor-interval=0.2",
              "--no-python", *run.train_command("resume=auto", STEPS, small_run.SLOW, *overrides)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**ENVIRONMENT,
