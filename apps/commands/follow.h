@@ -23,7 +23,7 @@ struct Console {
 
 /// Trains all submitted trials, and those that other processes add, and writes all outputs to the
 /// folder. `request`: of another kind than those, carried out first. If the log cannot be written,
-/// it ends the session and throws. Nothing: the run goes on with Session::next_hosts().
+/// it ends the session and throws. Returns nothing if the run goes on with Session::next_hosts().
 std::optional<ExitCode> follow(OpenRun& run, const OutputFolder& folder, const Console& console,
                                const std::optional<Json>& request = std::nullopt);
 

@@ -33,7 +33,7 @@ ExitCode follow_or_report(std::optional<OpenRun> run, const OutputFolder& folder
   std::vector<Trial> all = std::move(run->all);
   run.reset();  // its session ends
   if (code) {
-    if (hosts) const RunLock ends_in_order = folder.lock();  // so that no other host goes on
+    if (hosts) folder.lock().end_in_order();  // so that no other host goes on
     return *code;
   }
   for (Trial& trial : all) trial.config.session.hosts = *hosts;

@@ -164,7 +164,8 @@ def run(program, config, draw):
         errors, of_joined = (stack.enter_context(open(place / name, "w+", encoding="utf-8"))
                              for name in ("errors", "errors of the one that joins"))
         meets = draw.random() < 0.2
-        limits = ["hosts.timeout_s=5", "hosts.start_size=1"] if meets else [f"hosts.timeout_s={SILENT_S}"]
+        limits = (["hosts.timeout_s=5", "hosts.start_size=1"] if meets
+                  else [f"hosts.timeout_s={SILENT_S}"])
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                   env={**os.environ, "OMP_WAIT_POLICY": "passive"})
                  for command in host_processes.commands(program, config, place, size, SLOW, *limits)]

@@ -116,7 +116,7 @@ void take_run_of_host_0(const OutputFolder& folder, const HostsConfig& next) {
     try {
       RunLock lock = folder.lock();
       if (!lock.follows_crash()) {
-        throw Error(fmt::format("host 0 has stopped; its own output says why; {}", kRestart));
+        throw Error(fmt::format("{}; {}", kHost0Stopped, kRestart));
       }
       lock.keep_mark();
       return;

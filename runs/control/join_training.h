@@ -29,7 +29,7 @@ struct JoinedTraining {
 JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& resources,
                              const std::function<bool()>& wants_stop, std::ostream& log);
 
-/// That hosts meet again, and what this one is among them: a line.
+/// A line that says where hosts meet again, and which of them this one is.
 std::string next_host_text(const HostsConfig& next);
 
 /// Before this host resumes the run in the place of host 0. It takes some time until the system

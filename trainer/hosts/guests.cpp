@@ -93,13 +93,9 @@ void Guests::answer(const Guest& guest, const std::string& text) {
   board_.write(key_of(guest.number, "answer"), text);
 }
 
-void Guests::wait_for_readers(const std::vector<Guest>& guests,
-                              std::chrono::milliseconds limit) const {
-  const auto end = Clock::now() + limit;
-  for (const Guest& guest : guests) {
-    while (board_.count(key_of(guest.number, "read"), 0) == 0 && Clock::now() < end) {
-      std::this_thread::sleep_for(Board::kInterval);
-    }
+void Guests::wait_for_reader(const Guest& guest, Clock::time_point end) const {
+  while (board_.count(key_of(guest.number, "read"), 0) == 0 && Clock::now() < end) {
+    std::this_thread::sleep_for(Board::kInterval);
   }
 }
 

@@ -30,8 +30,8 @@ class Guests {
   std::vector<Guest> waiting() const;
   /// Gives one its answer. It waits no more.
   void answer(const Guest& guest, const std::string& text);
-  /// Waits until all of these have read their answers, or the time is over.
-  void wait_for_readers(const std::vector<Guest>& guests, std::chrono::milliseconds limit) const;
+  /// Waits until it has read its answer, or the time is over.
+  void wait_for_reader(const Guest& guest, std::chrono::steady_clock::time_point end) const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -112,7 +112,7 @@ void Hosts::connect(const std::optional<Token>& token) {
   if (num_connected < least_of(config_)) throw Error(failures.begin()->second);
   const MutexLock lock(mutex_);
   fleet_ = Fleet(number(), size());
-  // Others may connect for longer than this host, and prove that they have the token.
+  // Others may still be connecting, and proving that they have the token.
   last_heard_.assign(pipes.size(), Clock::now() + 2 * limit);
   if (config_.start_size > 0) detached_.emplace();
   PeersListener& listener = *this;
@@ -226,9 +226,9 @@ void Hosts::lose(int host, const std::string& why) {
   if (fleet_.lost().contains(host)) return;
   if (passes_on_) {
     fleet_.lose(host);
-    changed_.notify_all();
+    return changed_.notify_all();
   }
-  if (!why_.empty() || passes_on_) return;
+  if (!why_.empty()) return;
   const bool trains = observer_ || detached_, is_done = parting_.contains(host);
   const bool is_needed = host == 0 && (config_.run_folder.empty() || !has_begun_);
   if (!is_done && host == 0 && !has_begun_ && given_.without_host_0()) return end_without_host_0();
@@ -268,7 +268,7 @@ void Hosts::leave(const std::string& why) {
   {
     const MutexLock lock(mutex_);
     end(why);
-    if (passes_on_) return;  // part() sees to it
+    if (passes_on_) return;  // the connections stay until part() has returned
   }
   abandon();
 }
@@ -297,7 +297,8 @@ bool Hosts::is_successor() const {
   return lacks_host_0() && *in_training().begin() == number();
 }
 
-/// Others choose it late, because it may be taken until it is used.
+/// Other hosts than host 0 choose a port in each round, because somebody else may take it before it
+/// is used.
 std::string Hosts::endpoint_as_host_0() {
   std::string& own = endpoints_[number()];
   try {
@@ -315,7 +316,8 @@ bool Hosts::admit_guests(int most_hosts) {
   admitted_.clear();
   for (const Guest& guest : waiting) {
     if (fleet_.hosts().size() + admitted_.size() < at(most_hosts)) {
-      admitted_.push_back(guest);
+      const int number_of_guest = size() + static_cast<int>(admitted_.size());
+      admitted_[number_of_guest] = guest;
       continue;
     }
     const std::string problem = fmt::format(
@@ -329,14 +331,13 @@ bool Hosts::admit_guests(int most_hosts) {
 void Hosts::announce_next() {
   const milliseconds moment = limit_of(config_) / 4;  // the others wait for the next meeting
   HostEndpoints endpoints;
-  std::vector<Guest> guests;
+  std::map<int, Guest> guests;
   {
     const MutexLock lock(mutex_);
     if (!why_.empty()) return;
     guests = admitted_;
     for (int host : in_training()) endpoints[host] = endpoints_[host];
-    int number_of_guest = size();
-    for (const Guest& guest : guests) endpoints[number_of_guest++] = guest.endpoint;
+    for (const auto& [number_of_guest, guest] : guests) endpoints[number_of_guest] = guest.endpoint;
     if (endpoints.size() < at(config_.min_size)) return end(too_few(endpoints.size(), config_));
     next_ = next_meeting(endpoints, config_);
     passes_on_ = true;
@@ -346,12 +347,12 @@ void Hosts::announce_next() {
     });
     end(kNext);
   }
-  int number_of_guest = size();
-  for (const Guest& guest : guests) {
-    const nlohmann::json answer{{"number", number_of_guest++}, {"endpoints", endpoints}};
+  for (const auto& [number_of_guest, guest] : guests) {
+    const nlohmann::json answer{{"number", number_of_guest}, {"endpoints", endpoints}};
     guests_->answer(guest, answer.dump());
   }
-  if (guests_) guests_->wait_for_readers(guests, moment);
+  const auto deadline = Clock::now() + moment;
+  for (const auto& [number_of_guest, guest] : guests) guests_->wait_for_reader(guest, deadline);
 }
 
 std::optional<HostsConfig> Hosts::next() const {

@@ -130,7 +130,8 @@ class Hosts final : private PeersListener {
   std::optional<Agreement> agreement_ SPILLWAY_GUARDED_BY(mutex_);  ///< the latest
   /// Where hosts would listen as host 0, as they said in the latest round.
   HostEndpoints endpoints_ SPILLWAY_GUARDED_BY(mutex_);
-  std::vector<Guest> admitted_ SPILLWAY_GUARDED_BY(mutex_);  ///< they meet with the others
+  /// They meet with the others, under these numbers.
+  std::map<int, Guest> admitted_ SPILLWAY_GUARDED_BY(mutex_);
   std::optional<HostsConfig> next_ SPILLWAY_GUARDED_BY(mutex_);
   /// This host has told others of the next meeting: it stays until all have heard it.
   bool passes_on_ SPILLWAY_GUARDED_BY(mutex_) = false;

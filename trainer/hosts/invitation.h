@@ -11,6 +11,9 @@ class Board;
 /// The remedy where training together has ended.
 inline constexpr const char* kRestart = "start all hosts again with resume: auto";
 
+/// Why no other host goes on with a run.
+inline constexpr const char* kHost0Stopped = "host 0 has stopped; its own output says why";
+
 /// HostsConfig::invitation of host 0, for a host that knows nothing but the endpoint, and its token
 /// if there is one. Waits for host 0. Throws ConfigError (`hosts.…`), Error.
 std::string invitation_at(const HostsConfig& config);

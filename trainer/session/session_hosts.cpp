@@ -156,7 +156,7 @@ void Session::Impl::on_host_lost(int lost, const std::string& why) {
   events.add({.time_s = now_s(), .kind = SessionEvent::Kind::lost, .host = lost, .reason = why});
 }
 
-/// A round stops all trials at the same step.
+/// In a round all trials rest at their last commit.
 void Session::Impl::on_guest() {
   serving->call([this] { hosts->renew(); });
 }
@@ -287,7 +287,7 @@ bool Session::Impl::has_progress() const {
 void Session::Impl::take_over() {
   constexpr std::chrono::milliseconds kRetry(100);
   if (!hosts->problem().empty()) return;
-  std::string why = "host 0 has stopped; its own output says why";
+  std::string why = kHost0Stopped;
   const auto cannot = [&](const std::exception& error) {
     why = fmt::format("host 0 is lost, and no other can take its place: {}", error.what());
   };

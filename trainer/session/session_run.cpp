@@ -131,12 +131,9 @@ void Session::Impl::end_run(const std::string& failure) {
   }
   if (!failure.empty()) leave_hosts(failure);
   if (leads_on) hosts->announce_next();
-  {
-    const MutexLock lock(mutex);
-    run_lock.reset();
-  }
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
+  run_lock.reset();
   devices.settle();
   num_in_run = 0;
   for (std::size_t t = 0; !failure.empty() && t < trials.size(); ++t) {

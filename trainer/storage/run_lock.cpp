@@ -48,7 +48,8 @@ int lock(int file) {
   return 0;
 }
 
-/// Returns errno. The file is never empty meanwhile: a crash now is a crash, too.
+/// Returns errno. The file does not become empty meanwhile, so a process that is killed here leaves
+/// the mark of a crash.
 int write_own_number(int file) {
   const std::string text = fmt::format("{}\n", ::getpid());
   const auto written = ::pwrite(file, text.data(), text.size(), 0);
