@@ -81,7 +81,8 @@ stage length check_length
 stage tidy bash scripts/tidy.sh
 # The sanitizers by clang are in the tree of the fuzz targets.
 if [[ -n "$SPILLWAY_CLANG" ]]; then
-  stage "program by clang" by_clang
+  # Tidy has read all of it with clang.
+  if ((campaign > 1)); then stage "program by clang" by_clang; fi
   stage "address and undefined" sanitized build-asan address,undefined,fuzzer-no-link \
     "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG"
 else

@@ -15,10 +15,10 @@ namespace {
 
 using testing::TemporaryFolder;
 using testing::thrown;
-using Row = std::vector<std::int64_t>;
+using DigitRow = std::vector<std::int64_t>;
 
-Row row_of(const DataSource& source, std::uint64_t sample) {
-  Row row(static_cast<std::size_t>(source.sample_elements()), -1);
+DigitRow row_of(const DataSource& source, std::uint64_t sample) {
+  DigitRow row(static_cast<std::size_t>(source.sample_elements()), -1);
   source.read(sample, std::as_writable_bytes(std::span(row)));
   return row;
 }
@@ -41,7 +41,7 @@ TEST(DigitsSource, ReadsALineAsASample) {
   ASSERT_EQ(source->sample_elements(), 65);
   const std::vector<std::pair<int, int>> expected{{16, 9}, {0, 0}, {3, 7}};
   for (std::uint64_t i = 0; i < 3; ++i) {
-    Row row(65, expected[i].first);
+    DigitRow row(65, expected[i].first);
     row.back() = expected[i].second;
     EXPECT_EQ(row_of(*source, i), row);
   }
@@ -54,8 +54,8 @@ TEST(DigitsSource, ReservesTheLastSamplesForEvaluation) {
   const auto split = open_digits({folder.write("a", text)}, 0.3);
   EXPECT_EQ(split.train->num_samples(), 7u);
   ASSERT_EQ(split.eval->num_samples(), 3u);
-  EXPECT_EQ(row_of(*split.train, 6), Row(65, 6));
-  EXPECT_EQ(row_of(*split.eval, 0), Row(65, 7));
+  EXPECT_EQ(row_of(*split.train, 6), DigitRow(65, 6));
+  EXPECT_EQ(row_of(*split.eval, 0), DigitRow(65, 7));
 }
 
 TEST(DigitsSource, NamesAnInvalidLine) {
@@ -82,7 +82,7 @@ TEST(DigitsSource, ReadsALongFile) {
   const auto source = open_digits({folder.write("a", text)}, 0).train;
   ASSERT_EQ(source->num_samples(), 3000u);
   for (std::uint64_t i = 0; i < 3000; ++i) {
-    Row row(65, static_cast<std::int64_t>(i % 17));
+    DigitRow row(65, static_cast<std::int64_t>(i % 17));
     row.back() = static_cast<std::int64_t>(i % 10);
     ASSERT_EQ(row_of(*source, i), row) << i;
   }
@@ -96,10 +96,10 @@ TEST(DigitsSource, ReadsTheRealSet) {
   if (!file) GTEST_SKIP() << testing::kNoDigits;
   const auto source = open_digits({*file}, 0).train;
   EXPECT_EQ(source->num_samples(), 1797u);
-  Row count(10, 0);
+  DigitRow count(10, 0);
   for (std::uint64_t i = 0; i < source->num_samples(); ++i)
     ++count[static_cast<std::size_t>(row_of(*source, i).back())];
-  EXPECT_EQ(count, (Row{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));
+  EXPECT_EQ(count, (DigitRow{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "models/exported/adapter.h"
+#include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 
 #include "models/exported/graph_file.h"
 #include "spillway/error.h"
+#include "spillway/exported.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
@@ -134,7 +136,7 @@ Losses losses_of(const Net& net, const LoraConfig& config, double scale) {
       if (model->spec.params[a].name != adapter_of(module, "lora_A") || !name.ends_with("weight"))
         continue;
       values[a + 1] = made_up(values[a + 1].sizes().vec(), 9);
-      merged[p] = merged[p] + scale * torch::matmul(values[a + 1], values[a]);
+      merged[p] = merged[p] + scale * at::matmul(values[a + 1], values[a]);
     }
   }
   return {run_layers(*model, values, net_rows(), false).last.output,
@@ -145,9 +147,9 @@ TEST(Adapter, ComputesTheSumOfTheLayerAndItsScaledMatrices) {
   const Net net;
   const LoraConfig config = lora({"embed", "body", "body2", "head"});
   const Losses right = losses_of(net, config, kAlpha / kRank);
-  EXPECT_TRUE(torch::allclose(right.adapted, right.merged, 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(right.adapted, right.merged, 1e-5, 1e-6));
   const Losses wrong = losses_of(net, config, kAlpha);
-  EXPECT_FALSE(torch::allclose(wrong.adapted, wrong.merged, 1e-5, 1e-6));
+  EXPECT_FALSE(at::allclose(wrong.adapted, wrong.merged, 1e-5, 1e-6));
 }
 
 TEST(Adapter, BeginsWithTheModelsOwnOutput) {
@@ -205,10 +207,9 @@ TEST(Adapter, ReadsTransposedMatricesOfAddmm) {
   const auto plain = exported_factory(net.path())(kNetBatch);
   auto values = initial_values(*model, 1), merged = initial_values(*plain, 1);
   values[12] = made_up({kNetClasses, kRank}, 1);
-  merged[8] = merged[8] + kAlpha / kRank * torch::matmul(values[12], values[11]).t();
-  EXPECT_TRUE(torch::allclose(run_layers(*model, values, net_rows(), false).last.output,
-                              run_layers(*plain, merged, net_rows(), false).last.output, 1e-5,
-                              1e-6));
+  merged[8] = merged[8] + kAlpha / kRank * at::matmul(values[12], values[11]).t();
+  EXPECT_TRUE(at::allclose(run_layers(*model, values, net_rows(), false).last.output,
+                           run_layers(*plain, merged, net_rows(), false).last.output, 1e-5, 1e-6));
 }
 
 TEST(Adapter, SharesGraphsBetweenEqualLayers) {

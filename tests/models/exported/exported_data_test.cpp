@@ -1,7 +1,9 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "spillway/data_source.h"
 #include "spillway/error.h"
+#include "spillway/exported.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
@@ -29,15 +31,15 @@ class ExportedData : public ::testing::Test {
 
 TEST_F(ExportedData, ReadsATensorForEachInput) {
   const auto x = made_up({10, kNetInputs}, 0);
-  const auto classes = torch::arange(10).remainder(kNetClasses);
-  for (const auto& whole : {classes, classes.to(torch::kInt32)}) {
+  const auto classes = at::arange(10).remainder(kNetClasses);
+  for (const auto& whole : {classes, classes.to(at::kInt)}) {
     const auto data = open({{"class", whole}, {"x", x}}, 0.2);
     EXPECT_EQ(data->train->num_samples(), 8u);
     EXPECT_EQ(data->eval->num_samples(), 2u);
     std::vector<std::byte> rows(3 * (kNetInputs + 1) * sizeof(float));
     data->train->read_rows(2, rows);
-    const auto all = torch::cat({x, classes.to(torch::kFloat).unsqueeze(1)}, 1);
-    EXPECT_TRUE(torch::from_blob(rows.data(), {3, kNetInputs + 1}).equal(all.narrow(0, 2, 3)));
+    const auto all = at::cat({x, classes.to(at::kFloat).unsqueeze(1)}, 1);
+    EXPECT_TRUE(at::from_blob(rows.data(), {3, kNetInputs + 1}).equal(all.narrow(0, 2, 3)));
   }
 }
 
@@ -45,11 +47,11 @@ TEST_F(ExportedData, ReadsRows) {
   const auto rows = made_up({4, kNetInputs + 1}, 0);
   std::vector<std::byte> row((kNetInputs + 1) * sizeof(float));
   open({{"rows", rows}})->train->read(3, row);
-  EXPECT_TRUE(torch::from_blob(row.data(), {kNetInputs + 1}).equal(rows[3]));
+  EXPECT_TRUE(at::from_blob(row.data(), {kNetInputs + 1}).equal(rows[3]));
 }
 
 TEST_F(ExportedData, RefusesOtherTensors) {
-  const auto x = torch::zeros({4, kNetInputs}), classes = torch::zeros({4}, torch::kInt64);
+  const auto x = at::zeros({4, kNetInputs}), classes = at::zeros({4}, at::kLong);
   const auto expect = [&](const NamedTensors& tensors, const std::string& expected) {
     const std::string said = problem_of(tensors);
     EXPECT_NE(said.find(expected), std::string::npos) << said;
@@ -59,7 +61,7 @@ TEST_F(ExportedData, RefusesOtherTensors) {
   expect({{"x", x}, {"class", classes.narrow(0, 0, 3)}}, "it has 3 samples, but 'x' has 4");
   expect({{"x", x.view({4, 2, 4})}, {"class", classes}},
          "its shape is [4, 2, 4], must be [samples, 8]");
-  expect({{"x", x.to(torch::kFloat64)}, {"class", classes}}, "its type is F64, must be F32, I64");
+  expect({{"x", x.to(at::kDouble)}, {"class", classes}}, "its type is F64, must be F32, I64");
   expect({{"x", x}, {"class", classes + (1 << 25)}},
          "tensor 'class' has 33554432, which a float32 row does not hold exactly");
 }

@@ -1,6 +1,8 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "spillway/error.h"
+#include "spillway/exported.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
@@ -32,22 +34,22 @@ struct Made {
 };
 
 /// The network without dropout, by LibTorch; in training with the batch's own mean and variance.
-torch::Tensor plain_logits(const std::vector<at::Tensor>& p, bool training) {
-  auto x = torch::tanh(torch::linear(net_rows().narrow(1, 0, kNetInputs), p[0], p[1]));
+at::Tensor plain_logits(const std::vector<at::Tensor>& p, bool training) {
+  auto x = at::tanh(at::linear(net_rows().narrow(1, 0, kNetInputs), p[0], p[1]));
   const auto mean = p[4].clone(), variance = p[5].clone();
-  x = torch::relu(torch::batch_norm(x, p[2], p[3], mean, variance, training, 0.1, 1e-5, false));
+  x = at::relu(at::batch_norm(x, p[2], p[3], mean, variance, training, 0.1, 1e-5, false));
   const auto scale = made_up({kNetWidth}, 7) + 1;
   for (int body = 0; body < 2; ++body) {
     const auto halves = x.split(kNetWidth / 2, 1);
     const auto scaled = halves[0] * scale.split(kNetWidth / 2)[0];
-    x = torch::linear(x, p[7]) * 0.5 + torch::cat({scaled, halves[1]}, -1);
+    x = at::linear(x, p[7]) * 0.5 + at::cat({scaled, halves[1]}, -1);
   }
-  return torch::linear(x, p[8], p[9]);
+  return at::linear(x, p[8], p[9]);
 }
 
-torch::Tensor plain_loss(const torch::Tensor& logits) {
-  return torch::cross_entropy_loss(logits, net_rows().select(1, kNetInputs).to(torch::kInt64), {},
-                                   at::Reduction::Sum, kIgnoredClass, 0.1);
+at::Tensor plain_loss(const at::Tensor& logits) {
+  return at::cross_entropy_loss(logits, net_rows().select(1, kNetInputs).to(at::kLong), {},
+                                at::Reduction::Sum, kIgnoredClass, 0.1);
 }
 
 TEST(ExportedModel, ComputesWhatLibTorchComputes) {
@@ -55,7 +57,7 @@ TEST(ExportedModel, ComputesWhatLibTorchComputes) {
     const Made made(exported_net(/*dropout=*/0));
     const auto plain = initial_values(*made.model);
     const LayersResult result = run_layers(*made.model, made.params, net_rows(), training);
-    const torch::Tensor logits = plain_logits(plain, training);
+    const at::Tensor logits = plain_logits(plain, training);
     EXPECT_TRUE(result.last.output.equal(plain_loss(logits)));
     EXPECT_EQ(result.last.weight, 3);  // one of the four does not count
     result.last.output.backward();
@@ -67,20 +69,19 @@ TEST(ExportedModel, ComputesWhatLibTorchComputes) {
     }
     if (training) continue;
     EXPECT_TRUE(result.last.prediction.equal(logits));
-    const auto right = logits.argmax(1).eq(torch::arange(kNetBatch)).narrow(0, 0, 3).sum();
-    EXPECT_TRUE(
-        result.last.metrics.equal(torch::tensor({right.item<double>(), 3.0}, torch::kFloat64)));
+    const auto right = logits.argmax(1).eq(at::arange(kNetBatch)).narrow(0, 0, 3).sum();
+    EXPECT_TRUE(result.last.metrics.equal(at::tensor({right.item<double>(), 3.0}, at::kDouble)));
   }
 }
 
 TEST(ExportedModel, ObservesTheBatchForRunningStatistics) {
   const Made made(exported_net(0));
-  const auto x = torch::tanh(
-      torch::linear(net_rows().narrow(1, 0, kNetInputs), made.params[0], made.params[1]));
+  const auto x =
+      at::tanh(at::linear(net_rows().narrow(1, 0, kNetInputs), made.params[0], made.params[1]));
   const auto observed = run_layers(*made.model, made.params, net_rows()).observed;
   ASSERT_EQ(observed.size(), 2u);
-  EXPECT_TRUE(torch::allclose(observed.at("norm.running_mean"), x.mean(0)));
-  EXPECT_TRUE(torch::allclose(observed.at("norm.running_var"), x.var(0)));
+  EXPECT_TRUE(at::allclose(observed.at("norm.running_mean"), x.mean(0)));
+  EXPECT_TRUE(at::allclose(observed.at("norm.running_var"), x.var(0)));
 }
 
 TEST(ExportedModel, DropsByTheKeyOfTheContextInTrainingOnly) {
@@ -137,7 +138,7 @@ ExportedNet bfloat16_net() {
   net.document["dtype"] = "bfloat16";
   for (json& layer : net.document["layers"]) layer["output"]["dtype"] = "bfloat16";
   for (auto& [name, tensor] : net.tensors) {
-    if (name == "scale" || name == "body.weight") tensor = tensor.to(torch::kBFloat16);
+    if (name == "scale" || name == "body.weight") tensor = tensor.to(at::kBFloat16);
   }
   for (const std::size_t embed : {0u, 1u}) {
     json& graph = net.document["graphs"][embed];
@@ -167,10 +168,10 @@ TEST(ExportedModel, ComputesInBfloat16WithMastersInFloat) {
   EXPECT_EQ(spec.edges[1].tensor.dtype, DType::bf16);
   EXPECT_TRUE(made.params[7].equal(net.tensors[7].second)) << "a BF16 tensor";
   const LayersResult result = run_layers(*made.model, made.params, net_rows());
-  EXPECT_EQ(result.last.output.scalar_type(), torch::kFloat);
+  EXPECT_EQ(result.last.output.scalar_type(), at::kFloat);
   const Made in_float(exported_net());
   const auto expected = run_layers(*in_float.model, in_float.params, net_rows()).last.output;
-  EXPECT_TRUE(torch::allclose(result.last.output, expected, 0.05));
+  EXPECT_TRUE(at::allclose(result.last.output, expected, 0.05));
   EXPECT_FALSE(result.last.output.equal(expected));
 }
 
@@ -210,18 +211,18 @@ ExportedNet with_loss(json loss, json graphs = json::array()) {
 TEST(ExportedModel, HasTheLossesOfTheFormat) {
   const auto data = made_up({2, 8}, 0.2).abs();
   const auto y = data.narrow(1, 5, 3);
-  const auto values = torch::linear(data.narrow(1, 0, 5), made_up({3, 5}, 0));
+  const auto values = at::linear(data.narrow(1, 0, 5), made_up({3, 5}, 0));
   const auto result_of = [&](const ExportedNet& net) {
     const File file(net);
     const auto model = exported_factory(file.path())(2);
     return run_layers(*model, {net.tensors[0].second}, data).last;
   };
   const LayerResult mse = result_of(with_loss({{"type", "mse"}}));
-  EXPECT_TRUE(mse.output.equal(torch::mse_loss(values, y, at::Reduction::Sum)));
+  EXPECT_TRUE(mse.output.equal(at::mse_loss(values, y, at::Reduction::Sum)));
   EXPECT_EQ(mse.weight, 6);
   const LayerResult bce = result_of(with_loss({{"type", "bce"}}));
   EXPECT_TRUE(bce.output.equal(
-      torch::binary_cross_entropy_with_logits(values, y, {}, {}, at::Reduction::Sum)));
+      at::binary_cross_entropy_with_logits(values, y, {}, {}, at::Reduction::Sum)));
   EXPECT_EQ(bce.weight, 6);
   const json mean =
       graph({node("aten::sub", "Tensor", {value(0), value(1), 1}),
@@ -230,7 +231,7 @@ TEST(ExportedModel, HasTheLossesOfTheFormat) {
   const LayerResult own = result_of(
       with_loss({{"type", "graph"}, {"constants", json::array()}, {"train", 1}, {"eval", 1}},
                 json::array({mean})));
-  EXPECT_TRUE(own.output.equal(torch::abs(values - y).mean() * 2));
+  EXPECT_TRUE(own.output.equal(at::abs(values - y).mean() * 2));
   EXPECT_EQ(own.weight, 2);
 }
 

@@ -1,8 +1,10 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "spillway/error.h"
+#include "spillway/exported.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
@@ -19,7 +21,7 @@ std::string problem_of(const std::function<void(json&)>& change) {
   return thrown<CorruptData>([&] { exported_factory(path); }).what();
 }
 
-struct Refusal {
+struct FileRefusal {
   const char* what;
   std::function<void(json&)> change;
   const char* problem;
@@ -29,8 +31,8 @@ json& call(json& document, std::size_t graph, std::size_t number) {
   return document["graphs"][graph]["nodes"][number];
 }
 
-const std::vector<Refusal>& refusals_of_documents() {
-  static const std::vector<Refusal> all{
+const std::vector<FileRefusal>& refusals_of_documents() {
+  static const std::vector<FileRefusal> all{
       {"an unknown key", [](json& d) { d["layers"][0]["colour"] = 1; },
        R"(layer 'embed': has the unknown key "colour")"},
       {"a missing key", [](json& d) { d["layers"][0].erase("output"); },
@@ -84,8 +86,8 @@ const std::vector<Refusal>& refusals_of_documents() {
   return all;
 }
 
-const std::vector<Refusal>& refusals_of_graphs() {
-  static const std::vector<Refusal> all{
+const std::vector<FileRefusal>& refusals_of_graphs() {
+  static const std::vector<FileRefusal> all{
       {"a value before it exists", [](json& d) { call(d, 2, 1)["args"][0] = value(7); },
        "layer 'norm', graph 2, node 1 (aten::relu): reads value 7, but only 7 exist before it"},
       {"a result that does not exist", [](json& d) { d["graphs"][2]["result"] = 9; },
@@ -126,8 +128,8 @@ const std::vector<Refusal>& refusals_of_graphs() {
   return all;
 }
 
-void expect_refused(const std::vector<Refusal>& refusals) {
-  for (const Refusal& refusal : refusals) {
+void expect_refused(const std::vector<FileRefusal>& refusals) {
+  for (const FileRefusal& refusal : refusals) {
     SCOPED_TRACE(refusal.what);
     const std::string problem = problem_of(refusal.change);
     EXPECT_NE(problem.find(refusal.problem), std::string::npos) << problem;
@@ -164,7 +166,7 @@ TEST(GraphFile, RefusesOtherFiles) {
 
 TEST(GraphFile, RefusesTensorsThatNothingNames) {
   ExportedNet net = exported_net();
-  net.tensors.emplace_back("more", torch::zeros({2}));
+  net.tensors.emplace_back("more", at::zeros({2}));
   const TemporaryFolder folder;
   const std::string path = folder.write("net.spw", net.bytes());
   const std::string said = thrown<CorruptData>([&] { exported_info(path); }).what();
@@ -174,7 +176,7 @@ TEST(GraphFile, RefusesTensorsThatNothingNames) {
 
 TEST(GraphFile, SkipsTheRestOfAStateDict) {
   ExportedNet net = exported_net();
-  net.tensors.emplace_back("state_dict.more", torch::zeros({2}));
+  net.tensors.emplace_back("state_dict.more", at::zeros({2}));
   const TemporaryFolder folder;
   EXPECT_EQ(exported_info(folder.write("net.spw", net.bytes())).name, "Net");
 }

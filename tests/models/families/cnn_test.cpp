@@ -1,4 +1,5 @@
 #include "models/families/cnn.h"
+#include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
 

@@ -18,12 +18,13 @@ namespace {
 
 using testing::context_of;
 using testing::random_parameters;
+using testing::relative_difference;
 using testing::run_layers;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr std::int64_t kSamples = 3;
 
-GptConfig config_of(double dropout) {
+GptConfig forward_config(double dropout) {
   GptConfig config;
   config.vocab_size = 40;
   config.num_hidden_layers = 2;
@@ -109,7 +110,7 @@ class PlainGpt {
 
 struct TestGpt {
   explicit TestGpt(double dropout)
-      : config(config_of(dropout)),
+      : config(forward_config(dropout)),
         model(make_gpt(config, kSamples)),
         params(random_parameters(model->spec)),
         tokens(tokens_of(config)) {}
@@ -125,10 +126,6 @@ struct TestGpt {
   Tensors params;
   at::Tensor tokens;
 };
-
-double relative_difference(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).norm() / b.norm()).item<double>();
-}
 
 TEST(GptForward, EqualsAPlainImplementation) {
   const TestGpt gpt(0.2);

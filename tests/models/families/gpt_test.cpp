@@ -20,7 +20,7 @@ namespace {
 using testing::thrown;
 using Names = std::vector<std::string>;
 
-GptConfig config_of(std::int64_t num_layers = 2) {
+GptConfig gpt_config(std::int64_t num_layers = 2) {
   GptConfig config;
   config.vocab_size = 64;
   config.num_hidden_layers = num_layers;
@@ -51,7 +51,7 @@ std::int64_t expected_parameters(const GptConfig& c) {
 
 TEST(Gpt, HasAValidSpecThatMatchesItsLayers) {
   for (const std::int64_t num_layers : {1, 2, 7}) {
-    const auto model = make_gpt(config_of(num_layers), 4);
+    const auto model = make_gpt(gpt_config(num_layers), 4);
     EXPECT_NO_THROW(model->spec.validate());
     EXPECT_EQ(model->spec.family, "gpt");
     EXPECT_EQ(model->layers.size(), model->spec.layers.size());
@@ -61,7 +61,7 @@ TEST(Gpt, HasAValidSpecThatMatchesItsLayers) {
 }
 
 TEST(Gpt, CountsParametersByTheFormula) {
-  auto config = config_of();
+  auto config = gpt_config();
   EXPECT_EQ(spec_of(config).num_parameters(), expected_parameters(config));
   EXPECT_EQ(spec_of(config).num_parameters(), 3220);
   config.intermediate_size = 0;
@@ -79,7 +79,7 @@ TEST(Gpt, CountsParametersByTheFormula) {
 
 TEST(Gpt, NamesParametersInCanonicalOrder) {
   Names names;
-  for (const auto& p : spec_of(config_of(2)).params) names.push_back(p.name);
+  for (const auto& p : spec_of(gpt_config(2)).params) names.push_back(p.name);
   Names expected{"wte.weight", "wpe.weight"};
   for (const std::string block : {"h.0.", "h.1."}) {
     for (const std::string layer :
@@ -94,12 +94,12 @@ TEST(Gpt, NamesParametersInCanonicalOrder) {
 
 TEST(Gpt, NamesLayersFrontToBack) {
   Names names;
-  for (const auto& layer : spec_of(config_of(2)).layers) names.push_back(layer.name);
+  for (const auto& layer : spec_of(gpt_config(2)).layers) names.push_back(layer.name);
   EXPECT_EQ(names, (Names{"embed", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "head"}));
 }
 
 TEST(Gpt, TiesOnlyTheEmbedding) {
-  const auto spec = spec_of(config_of());
+  const auto spec = spec_of(gpt_config());
   EXPECT_EQ(spec.layers.front().params.front(), 0);
   EXPECT_EQ(spec.layers.back().params.back(), 0);
   EXPECT_EQ(spec.num_uses(0), 2);
@@ -107,7 +107,7 @@ TEST(Gpt, TiesOnlyTheEmbedding) {
 }
 
 TEST(Gpt, GivesEdgesTheShapesOfAVirtualNode) {
-  const auto spec = spec_of(config_of(), 4);
+  const auto spec = spec_of(gpt_config(), 4);
   ASSERT_EQ(spec.edges.size(), 6u);
   EXPECT_EQ(spec.edges[0].name, "tokens");
   EXPECT_EQ(spec.edges[0].tensor.shape(), (std::vector<std::int64_t>{4, 6}));
@@ -123,14 +123,14 @@ TEST(Gpt, GivesEdgesTheShapesOfAVirtualNode) {
 }
 
 TEST(Gpt, DecaysOnlyMatrices) {
-  for (const auto& p : spec_of(config_of()).params) {
+  for (const auto& p : spec_of(gpt_config()).params) {
     EXPECT_EQ(p.decay, p.tensor.dims.size() == 2) << p.name;
     EXPECT_TRUE(p.trainable);
   }
 }
 
 TEST(Gpt, FreezesParametersThatMatchAPattern) {
-  auto config = config_of(12);
+  auto config = gpt_config(12);
   config.freeze = {"wte.*", "h.1.*", "h.?.mlp.fc.bias", "ln_f.weight"};
   for (const auto& p : spec_of(config).params) {
     const bool frozen = p.name == "wte.weight" || p.name.starts_with("h.1.") ||
@@ -142,7 +142,7 @@ TEST(Gpt, FreezesParametersThatMatchAPattern) {
 
 TEST(Gpt, RefusesToFreezeNothingOrAll) {
   const auto problem = [](const std::vector<std::string>& patterns) {
-    auto config = config_of();
+    auto config = gpt_config();
     config.freeze = patterns;
     const auto error = thrown<ConfigError>([&] { spec_of(config); });
     EXPECT_EQ(error.field, "model.freeze");
@@ -155,7 +155,7 @@ TEST(Gpt, RefusesToFreezeNothingOrAll) {
 }
 
 TEST(Gpt, InitializesAsGpt2) {
-  auto config = config_of(8);
+  auto config = gpt_config(8);
   config.initializer_range = 0.04;
   for (const auto& p : spec_of(config).params) {
     const bool is_norm = p.name.find("ln_") != std::string::npos;
@@ -174,11 +174,11 @@ TEST(Gpt, GivesLayersOfOneKindTheSameCost) {
     for (const auto& layer : spec_of(config).layers) all.push_back(layer.kind);
     return all;
   };
-  const auto base = kinds(config_of());
+  const auto base = kinds(gpt_config());
   EXPECT_EQ(std::set<std::string>(base.begin(), base.end()).size(), 4u);
   EXPECT_EQ(base[1], base[3]);
   EXPECT_EQ(base[2], base[4]);
-  auto other_heads = config_of(), no_dropout = config_of();
+  auto other_heads = gpt_config(), no_dropout = gpt_config();
   other_heads.num_attention_heads = 4;
   no_dropout.dropout = 0;
   EXPECT_NE(kinds(other_heads)[1], base[1]);
@@ -215,10 +215,10 @@ std::vector<BadConfig> bad_configs() {
 }
 
 TEST(GptConfig, NamesEveryInvalidField) {
-  const auto valid = config_of();
+  const auto valid = gpt_config();
   EXPECT_NO_THROW(valid.validate());
   for (const auto& [field, change] : bad_configs()) {
-    auto config = config_of();
+    auto config = gpt_config();
     change(config);
     EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "model." + field);
     EXPECT_THROW(make_gpt(config, 4), ConfigError) << field;
@@ -226,19 +226,19 @@ TEST(GptConfig, NamesEveryInvalidField) {
 }
 
 TEST(GptConfig, ReportsTheValueAndTheRemedy) {
-  auto config = config_of();
+  auto config = gpt_config();
   config.num_attention_heads = 5;
   EXPECT_STREQ(thrown<ConfigError>([&] { config.validate(); }).what(),
                "model.num_attention_heads: is 5, must be a divisor of model.hidden_size, "
                "which is 12; write 4");
-  config = config_of();
+  config = gpt_config();
   config.vocab_size = 0;
   EXPECT_STREQ(thrown<ConfigError>([&] { config.validate(); }).what(),
                "model.vocab_size: is 0, must be an integer from 1 to 16777216");
 }
 
 TEST(GptConfig, LimitsATensorToOneRandomDraw) {
-  GptConfig config = config_of();
+  GptConfig config = gpt_config();
   config.num_attention_heads = 1;
   const auto field = [&] { return thrown<ConfigError>([&] { config.validate(); }).field; };
   config.hidden_size = 1 << 17;
@@ -248,7 +248,7 @@ TEST(GptConfig, LimitsATensorToOneRandomDraw) {
   EXPECT_NO_THROW(config.validate()) << "exactly 2^34 in the mlp";
   config.intermediate_size = (1 << 18) + 1;
   EXPECT_EQ(field(), "model.intermediate_size");
-  config = config_of();
+  config = gpt_config();
   config.hidden_size = 1 << 12;
   config.num_attention_heads = 1;
   config.vocab_size = 1 << 23;
@@ -259,7 +259,7 @@ TEST(GptConfig, LimitsATensorToOneRandomDraw) {
 }
 
 TEST(Gpt, LimitsTheSamplesOfAVirtualNode) {
-  auto config = config_of();
+  auto config = gpt_config();
   config.hidden_size = 1 << 10;
   config.num_attention_heads = 1;
   config.max_position_embeddings = 1 << 4;

@@ -24,7 +24,7 @@ using testing::thrown;
 using Names = std::vector<std::string>;
 using Tensors = std::vector<at::Tensor>;
 
-MlpConfig config_of(Activation act = Activation::relu, double dropout = 0) {
+MlpConfig mlp_config(Activation act = Activation::relu, double dropout = 0) {
   MlpConfig config;
   config.input_size = 6;
   config.num_labels = 4;
@@ -36,7 +36,7 @@ MlpConfig config_of(Activation act = Activation::relu, double dropout = 0) {
 }
 
 TEST(Mlp, NamesParametersFrontToBackAndInitializesAsHe) {
-  const ModelSpec spec = make_mlp(config_of(), 5)->spec;
+  const ModelSpec spec = make_mlp(mlp_config(), 5)->spec;
   Names names, layers;
   for (const ParamSpec& param : spec.params) {
     names.push_back(param.name);
@@ -64,15 +64,15 @@ TEST(Mlp, GivesLayersOfOneKindTheSameCost) {
     for (const LayerSpec& layer : spec.layers) all.push_back(layer.kind);
     return all;
   };
-  const Names base = kinds(config_of());
+  const Names base = kinds(mlp_config());
   EXPECT_EQ(base[1], base[2]);
   EXPECT_EQ(std::set<std::string>(base.begin(), base.end()).size(), 3u);
-  EXPECT_NE(kinds(config_of(Activation::gelu))[1], base[1]);
-  EXPECT_NE(kinds(config_of(Activation::relu, 0.5))[1], base[1]);
+  EXPECT_NE(kinds(mlp_config(Activation::gelu))[1], base[1]);
+  EXPECT_NE(kinds(mlp_config(Activation::relu, 0.5))[1], base[1]);
 }
 
 TEST(Mlp, FreezesParametersThatMatchAPattern) {
-  MlpConfig config = config_of();
+  MlpConfig config = mlp_config();
   config.freeze = {"h.1.*"};
   const ModelSpec spec = make_mlp(config, 5)->spec;
   for (const ParamSpec& param : spec.params)
@@ -114,7 +114,7 @@ TEST(Mlp, EqualsTheChainOfItsLayers) {
   double last = 0;
   for (const Activation act : {Activation::relu, Activation::gelu, Activation::tanh}) {
     for (const double dropout : {0.0, 0.4}) {
-      const MlpConfig config = config_of(act, dropout);
+      const MlpConfig config = mlp_config(act, dropout);
       const Tensors params = parameters_of(make_mlp(config, 5)->spec);
       const at::Tensor rows = rows_of(config);
       const LayerResult result = run_layers(*make_mlp(config, 5), params, rows).last;
@@ -140,13 +140,13 @@ TEST(MlpConfig, NamesEveryInvalidField) {
       {"dropout", [](MlpConfig& c) { c.dropout = 1; }},
       {"dropout", [](MlpConfig& c) { c.dropout = std::numeric_limits<double>::quiet_NaN(); }},
       {"input_size", [](MlpConfig& c) { c.hidden_size = 1 << 16, c.input_size = 1 << 20; }}};
-  EXPECT_NO_THROW(config_of().validate());
+  EXPECT_NO_THROW(mlp_config().validate());
   for (const auto& [field, change] : bad) {
-    MlpConfig config = config_of();
+    MlpConfig config = mlp_config();
     change(config);
     EXPECT_EQ(thrown<ConfigError>([&] { make_mlp(config, 5); }).field, "model." + field);
   }
-  EXPECT_EQ(thrown<ConfigError>([&] { make_mlp(config_of(), 0); }).field, "train.batch_size");
+  EXPECT_EQ(thrown<ConfigError>([&] { make_mlp(mlp_config(), 0); }).field, "train.batch_size");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "models/families/resnet.h"
+#include <torch/torch.h>
 
 #include <gtest/gtest.h>
 
@@ -23,10 +24,10 @@ using testing::thrown;
 using Names = std::vector<std::string>;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::int64_t kSamples = 6;
+constexpr std::int64_t kPictures = 6;
 
 /// Two stages of two blocks, and colour pictures.
-ResnetConfig config_of(double dropout = 0) {
+ResnetConfig resnet_config(double dropout = 0) {
   ResnetConfig config;
   config.num_channels = 2;
   config.image_size = 5;
@@ -41,9 +42,9 @@ ResnetConfig config_of(double dropout = 0) {
 
 at::Tensor rows_of(const ResnetConfig& config) {
   const std::int64_t numbers = config.num_channels * config.image_size * config.image_size;
-  const at::Tensor pixels = at::arange(kSamples * numbers).square().add(3).remainder(17);
-  const at::Tensor labels = at::arange(kSamples).remainder(config.num_labels);
-  return at::cat({pixels.view({kSamples, numbers}), labels.unsqueeze(1)}, 1);
+  const at::Tensor pixels = at::arange(kPictures * numbers).square().add(3).remainder(17);
+  const at::Tensor labels = at::arange(kPictures).remainder(config.num_labels);
+  return at::cat({pixels.view({kPictures, numbers}), labels.unsqueeze(1)}, 1);
 }
 
 /// With the same values by name; every value of one belongs to the other.
@@ -90,21 +91,21 @@ TEST(Resnet, NamesAndInitializesItsValues) {
 }
 
 TEST(Resnet, DoesNotCountStatisticsAsParameters) {
-  const ResnetConfig config = config_of();
-  const ModelSpec spec = make_resnet(config, kSamples)->spec;
+  const ResnetConfig config = resnet_config();
+  const ModelSpec spec = make_resnet(config, kPictures)->spec;
   std::int64_t expected = 0;
   for (const auto& param : PlainResnet(config)->parameters()) expected += param.numel();
   EXPECT_EQ(spec.num_parameters(), expected);
 }
 
 TEST(Resnet, TrainsLikeAPlainImplementation) {
-  const ResnetConfig config = config_of();
-  const auto model = make_resnet(config, kSamples);
+  const ResnetConfig config = resnet_config();
+  const auto model = make_resnet(config, kPictures);
   const Tensors params = random_parameters(model->spec);
   PlainResnet plain = plain_with(config, model->spec, params);
   const LayersResult ours = run_layers(*model, params, rows_of(config), true);
   const at::Tensor loss = plain->loss(rows_of(config));
-  EXPECT_EQ(ours.last.weight, kSamples);
+  EXPECT_EQ(ours.last.weight, kPictures);
   EXPECT_TRUE(at::allclose(ours.last.output, loss, 1e-5));
   ours.last.output.backward();
   loss.backward();
@@ -118,8 +119,8 @@ TEST(Resnet, TrainsLikeAPlainImplementation) {
 }
 
 TEST(Resnet, ObservesTheStatisticsOfAPlainImplementation) {
-  const ResnetConfig config = config_of();
-  const auto model = make_resnet(config, kSamples);
+  const ResnetConfig config = resnet_config();
+  const auto model = make_resnet(config, kPictures);
   const Tensors params = random_parameters(model->spec);
   PlainResnet plain = plain_with(config, model->spec, params);
   const LayersResult ours = run_layers(*model, params, rows_of(config), true);
@@ -137,8 +138,8 @@ TEST(Resnet, ObservesTheStatisticsOfAPlainImplementation) {
 }
 
 TEST(Resnet, EvaluatesWithTheRunningStatistics) {
-  const ResnetConfig config = config_of(/*dropout=*/0.5);
-  const auto model = make_resnet(config, kSamples);
+  const ResnetConfig config = resnet_config(/*dropout=*/0.5);
+  const auto model = make_resnet(config, kPictures);
   const Tensors params = random_parameters(model->spec);
   PlainResnet plain = plain_with(config, model->spec, params);
   plain->eval();
@@ -149,8 +150,8 @@ TEST(Resnet, EvaluatesWithTheRunningStatistics) {
 }
 
 TEST(Resnet, IgnoresEarlierStatisticsInTraining) {
-  const ResnetConfig config = config_of();
-  const auto model = make_resnet(config, kSamples);
+  const ResnetConfig config = resnet_config();
+  const auto model = make_resnet(config, kPictures);
   const Tensors params = random_parameters(model->spec);
   Tensors others = params, before;
   for (std::size_t p = 0; p < params.size(); ++p) {
@@ -169,13 +170,13 @@ TEST(Resnet, IgnoresEarlierStatisticsInTraining) {
 }
 
 TEST(Resnet, AppliesKeyedDropoutInEveryBlock) {
-  const ResnetConfig config = config_of(0.4);
-  const auto model = make_resnet(config, kSamples);
+  const ResnetConfig config = resnet_config(0.4);
+  const auto model = make_resnet(config, kPictures);
   const Tensors params = random_parameters(model->spec);
   const LayersResult once = run_layers(*model, params, rows_of(config), true);
   EXPECT_TRUE(
       once.last.output.equal(run_layers(*model, params, rows_of(config), true).last.output));
-  const auto without = make_resnet(config_of(), kSamples);
+  const auto without = make_resnet(resnet_config(), kPictures);
   EXPECT_FALSE(
       once.last.output.equal(run_layers(*without, params, rows_of(config), true).last.output));
   for (const LayerSpec& layer : model->spec.layers)
@@ -185,7 +186,7 @@ TEST(Resnet, AppliesKeyedDropoutInEveryBlock) {
 
 /// The error of make_resnet() for a configuration.
 ConfigError error_of(const std::function<void(ResnetConfig&)>& change, std::int64_t vn_size = 4) {
-  ResnetConfig config = config_of();
+  ResnetConfig config = resnet_config();
   change(config);
   return thrown<ConfigError>([&] { make_resnet(config, vn_size); });
 }
@@ -223,10 +224,10 @@ TEST(Resnet, ChecksSizes) {
 TEST(Resnet, RefusesAVirtualNodeWithoutVariance) {
   const auto single_pixel = [](ResnetConfig& config) { config.image_size = 2; };
   expect_error(error_of(single_pixel, 1), "train.batch_size", "a single value has no variance");
-  ResnetConfig config = config_of();
+  ResnetConfig config = resnet_config();
   single_pixel(config);
   EXPECT_NO_THROW(make_resnet(config, 2));
-  EXPECT_NO_THROW(make_resnet(config_of(), 1));
+  EXPECT_NO_THROW(make_resnet(resnet_config(), 1));
   expect_error(error_of([](auto&) {}, 0), "train.batch_size", "must be at least 1");
 }
 

@@ -19,10 +19,10 @@ using torch::nn::Linear;
 using Names = std::vector<std::string>;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::int64_t kSamples = 3;
+constexpr std::int64_t kGraphSamples = 3;
 
 std::unique_ptr<Model> model_of(const std::function<void(Graph&)>& make) {
-  return graph_factory(make)(kSamples);
+  return graph_factory(make)(kGraphSamples);
 }
 
 /// What is wrong with a graph.
@@ -101,7 +101,7 @@ TEST(Graph, MakesALayerOfEachCall) {
   EXPECT_EQ(layers, (Names{"words", "mask", "mean", "join", "head", "loss"}));
   EXPECT_EQ(params, (Names{"words.weight", "join.weight", "head.weight", "head.bias"}));
   EXPECT_EQ(spec.edges[0].tensor,
-            (TensorSpec{DType::f32, {{"sample", kSamples}, {"value", 5 + 4 + 1}}}));
+            (TensorSpec{DType::f32, {{"sample", kGraphSamples}, {"value", 5 + 4 + 1}}}));
   EXPECT_EQ(spec.indices, (std::vector<IndexRange>{{0, 5, 9}, {9, 10, 3}}));
   EXPECT_EQ(spec.layers[3].inputs, (std::vector<int>{3, 0}));
   EXPECT_EQ(spec.layers[0].inputs, (std::vector<int>{0}));
@@ -117,15 +117,18 @@ TEST(Graph, ComputesWhatTheModulesCompute) {
   torch::nn::Embedding words(9, 4);
   Linear head(4, 3);
   EXPECT_TRUE(values[0].equal(words->weight)) << "the order of manual_seed";
-  const auto ids = torch::tensor({1, 2, 0, 0, 0, 3, 4, 5, 6, 0, 8, 0, 0, 0, 0}).view({kSamples, 5});
-  const auto numbers = torch::sin(torch::arange(4 * kSamples).to(torch::kFloat)).view({-1, 4});
-  const auto rows = torch::cat({ids.to(torch::kFloat), numbers, torch::ones({kSamples, 1})}, 1);
+  const auto ids =
+      torch::tensor({1, 2, 0, 0, 0, 3, 4, 5, 6, 0, 8, 0, 0, 0, 0}).view({kGraphSamples, 5});
+  const auto numbers = torch::sin(torch::arange(4 * kGraphSamples).to(torch::kFloat)).view({-1, 4});
+  const auto rows =
+      torch::cat({ids.to(torch::kFloat), numbers, torch::ones({kGraphSamples, 1})}, 1);
   const LayerResult loss = testing::run_layers(*model, values, rows).last;
   const auto mean = (words(ids) * ids.ne(0).unsqueeze(2)).sum(1);
-  const auto expected = torch::cross_entropy_loss(
-      head(mean * 2 + numbers), torch::ones({kSamples}, torch::kInt64), {}, at::Reduction::Sum);
+  const auto expected = torch::cross_entropy_loss(head(mean * 2 + numbers),
+                                                  torch::ones({kGraphSamples}, torch::kInt64), {},
+                                                  at::Reduction::Sum);
   EXPECT_TRUE(loss.output.equal(expected));
-  EXPECT_EQ(loss.weight, kSamples);
+  EXPECT_EQ(loss.weight, kGraphSamples);
 }
 
 TEST(Graph, KeysDropoutInsideAModule) {
@@ -135,7 +138,7 @@ TEST(Graph, KeysDropoutInsideAModule) {
     const auto out = graph.add("out", Linear(30, 1), {dropped});
     graph.loss("loss", &squared_error, {out, graph.input({6, 1})});
   });
-  const Tensors rows{torch::ones({kSamples, 66})};
+  const Tensors rows{torch::ones({kGraphSamples, 66})};
   const auto dropped = [&](const LayerContext& context) {
     return model->layers[0]->forward(rows, {}, context).output;
   };
@@ -156,7 +159,7 @@ TEST(Graph, KeysDropoutInsideAModule) {
   EXPECT_FALSE(channels.eq(channels[0][0][0]).all().item<bool>());
   LayerContext evaluation = once;
   evaluation.training = false;
-  EXPECT_TRUE(dropped(evaluation).equal(torch::ones({kSamples, 6, 30})));
+  EXPECT_TRUE(dropped(evaluation).equal(torch::ones({kGraphSamples, 6, 30})));
 }
 
 /// The control of the test above.
@@ -198,7 +201,7 @@ TEST(Graph, KeepsBuffersConstant) {
   EXPECT_FALSE(table.trainable || table.decay || table.is_statistic());
   EXPECT_EQ(model->spec.params[3].tensor.dtype, DType::i64);
   const Tensors values = initial_values(*model, 1);
-  const Tensors inputs{torch::zeros({kSamples, 4})};
+  const Tensors inputs{torch::zeros({kGraphSamples, 4})};
   const auto picked = [&](const Tensors& params) {
     return model->layers[1]->forward(inputs, params, {}).output;
   };
@@ -243,7 +246,7 @@ TEST(Graph, HasTiedParametersOnce) {
 /// Layers with tied parameters have modules of their own: graphs of both are alive at once.
 TEST(Graph, SeparatesLayersWithTiedParameters) {
   const auto model = model_of(tied_ends);
-  const Tensors x{torch::ones({kSamples, 4}).requires_grad_()};
+  const Tensors x{torch::ones({kGraphSamples, 4}).requires_grad_()};
   const Tensors ones{torch::ones({4, 4}), torch::zeros({4})},
       twos{torch::full({4, 4}, 2.f), ones[1]};
   LayerResult first = model->layers[1]->forward(x, ones, {});

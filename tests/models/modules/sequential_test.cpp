@@ -21,11 +21,11 @@ using torch::nn::Linear;
 using torch::nn::Sequential;
 using Names = std::vector<std::string>;
 
-constexpr std::int64_t kSamples = 3;
+constexpr std::int64_t kRows = 3;
 
 std::unique_ptr<Model> model_of(const std::function<Sequential()>& make,
                                 const SequentialConfig& config = {.input_shape = {8}}) {
-  return sequential_factory(make, config)(kSamples);
+  return sequential_factory(make, config)(kRows);
 }
 
 /// What is wrong with a model.
@@ -135,8 +135,8 @@ TEST(Sequential, KeepsRunningStatisticsOfBatchNorms) {
 
 TEST(Sequential, ObservesBatchNormsInTrainingOnly) {
   const auto model = model_of([] { return Sequential(Norms(1), Linear(8, 4)); });
-  const auto x = torch::sin(torch::arange(8 * kSamples).to(torch::kFloat)).view({kSamples, 8});
-  const std::vector<at::Tensor> inputs{torch::cat({x, torch::zeros({kSamples, 1})}, 1)};
+  const auto x = torch::sin(torch::arange(8 * kRows).to(torch::kFloat)).view({kRows, 8});
+  const std::vector<at::Tensor> inputs{torch::cat({x, torch::zeros({kRows, 1})}, 1)};
   const std::vector<at::Tensor> params{torch::full({8}, 2.0f), torch::ones({8}),
                                        torch::full({8}, 0.25f), torch::full({8}, 4.0f),
                                        torch::tensor(std::int64_t{5})};
@@ -163,7 +163,7 @@ TEST(Sequential, ObservesBatchNormsInTrainingOnly) {
 TEST(Sequential, KeysADropoutChild) {
   const auto model = model_of([] { return Sequential(torch::nn::Dropout(0.5), Linear(8, 4)); });
   EXPECT_TRUE(model->spec.layers[0].params.empty());
-  const auto rows = torch::ones({kSamples, 9});
+  const auto rows = torch::ones({kRows, 9});
   const auto dropped = [&](const LayerContext& context) {
     return model->layers[0]->forward(std::vector{rows}, {}, context).output;
   };
@@ -173,7 +173,7 @@ TEST(Sequential, KeysADropoutChild) {
   EXPECT_TRUE(dropped(once).equal(dropped(once)));
   EXPECT_FALSE(dropped(once).equal(dropped(later)));
   EXPECT_TRUE(dropped(once).eq(0).logical_or(dropped(once).eq(2)).all().item<bool>());
-  EXPECT_TRUE(dropped({.training = false}).equal(torch::ones({kSamples, 8})));
+  EXPECT_TRUE(dropped({.training = false}).equal(torch::ones({kRows, 8})));
   EXPECT_TRUE(
       problem_of([] { return Sequential(torch::nn::Dropout(0.5), torch::nn::Embedding(9, 4)); },
                  {.input_shape = {8}, .input_dtype = DType::i64})
@@ -201,10 +201,10 @@ TEST(Sequential, MakesALayerOfEachChildAndOfTheLoss) {
   EXPECT_EQ(params, (Names{"conv.weight", "conv.bias", "last.weight", "last.bias"}));
   using Shape = std::vector<std::int64_t>;
   const auto& edges = model->spec.edges;
-  EXPECT_EQ(edges[0].tensor.shape(), (Shape{kSamples, 2 * 4 * 4 + 1}));
+  EXPECT_EQ(edges[0].tensor.shape(), (Shape{kRows, 2 * 4 * 4 + 1}));
   EXPECT_EQ(edges[0].tensor.dtype, DType::f32);
-  EXPECT_EQ(edges[1].tensor.shape(), (Shape{kSamples, 4, 2, 2}));
-  EXPECT_EQ(edges[3].tensor.shape(), (Shape{kSamples, 16}));
+  EXPECT_EQ(edges[1].tensor.shape(), (Shape{kRows, 4, 2, 2}));
+  EXPECT_EQ(edges[3].tensor.shape(), (Shape{kRows, 16}));
   EXPECT_EQ(model->spec.consumers(0), (std::vector<int>{0, 4}));
   EXPECT_EQ(model->spec.params[0].tensor.shape(), (Shape{4, 2, 3, 3}));
 }
@@ -274,10 +274,10 @@ TEST(Sequential, DetectsAFunctionThatMakesAnotherModel) {
 TEST(Sequential, LeasesALayerUntilItsGraphIsGone) {
   const auto model = model_of([] { return Sequential(Linear(8, 4)); });
   const auto weight = torch::ones({4, 8}), bias = torch::zeros({4});
-  const auto rows = torch::ones({kSamples, 9});
+  const auto rows = torch::ones({kRows, 9});
   const std::vector<at::Tensor> inputs{rows}, params{weight, bias};
   LayerResult result = model->layers[0]->forward(inputs, params, {});
-  EXPECT_TRUE(result.output.equal(torch::full({kSamples, 4}, 8.0f)));
+  EXPECT_TRUE(result.output.equal(torch::full({kRows, 4}, 8.0f)));
   ASSERT_EQ(result.leaves.size(), 2u);
   EXPECT_EQ(result.leaves[0].data_ptr(), weight.data_ptr());
   const auto gradients = torch::autograd::grad({result.output.sum()}, result.leaves);
@@ -286,7 +286,7 @@ TEST(Sequential, LeasesALayerUntilItsGraphIsGone) {
   result = {};
   const std::vector<at::Tensor> others{weight * 2, bias + 1};
   result = model->layers[0]->forward(inputs, others, {});
-  EXPECT_TRUE(result.output.equal(torch::full({kSamples, 4}, 17.0f)));
+  EXPECT_TRUE(result.output.equal(torch::full({kRows, 4}, 17.0f)));
 }
 
 /// Counts the calls of its forward.
@@ -305,10 +305,10 @@ TORCH_MODULE(Counting);
 /// call came between, or the gradient of the input was another than it must be.
 int disturbances(const Layer& layer, const std::atomic<int>& calls, float value) {
   const std::vector<at::Tensor> params{torch::full({8, 8}, value), torch::zeros({8})};
-  const auto expected = torch::full({kSamples, 8}, value * 8);
+  const auto expected = torch::full({kRows, 8}, value * 8);
   int disturbed = 0;
   for (int i = 0; i < 1000; ++i) {
-    const std::vector<at::Tensor> inputs{torch::ones({kSamples, 8}).requires_grad_()};
+    const std::vector<at::Tensor> inputs{torch::ones({kRows, 8}).requires_grad_()};
     LayerResult result = layer.forward(inputs, params, {});
     const int before = calls;
     std::this_thread::yield();
@@ -381,11 +381,10 @@ TEST(Sequential, TakesALossOfTheUsersOwn) {
   const auto model = model_of(make, config);
   EXPECT_EQ(model->spec.edges[0].tensor.shape()[1], 8 + 6);
   EXPECT_EQ(model->spec.layers.back().kind, "sequential.l1");
-  const std::vector<at::Tensor> inputs{torch::full({kSamples, 6}, 3.0f),
-                                       torch::ones({kSamples, 14})};
+  const std::vector<at::Tensor> inputs{torch::full({kRows, 6}, 3.0f), torch::ones({kRows, 14})};
   const LayerResult loss = model->layers.back()->forward(inputs, {}, {});
-  EXPECT_EQ(loss.output.item<float>(), 2.0f * 6 * kSamples);
-  EXPECT_EQ(loss.weight, 6.0 * kSamples);
+  EXPECT_EQ(loss.output.item<float>(), 2.0f * 6 * kRows);
+  EXPECT_EQ(loss.weight, 6.0 * kRows);
 }
 
 TEST(Sequential, RefusesAModelWithoutChildrenOrParameters) {

@@ -1,4 +1,6 @@
 #include "models/text/rnn.h"
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -15,12 +17,13 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/models/run_layers.h"
 #include "tests/support/models/small_rnn.h"
+#include "tests/support/models/tiny_gpt.h"
 
 namespace spillway {
 namespace {
 
-using testing::PlainRnn;
 using testing::random_parameters;
+using testing::relative_difference;
 using testing::run_layers;
 using testing::small_rnn;
 using testing::thrown;
@@ -46,10 +49,6 @@ Names params_of(const RnnConfig& config) {
 at::Tensor tokens_of(const RnnConfig& config) {
   const std::int64_t count = 3 * (config.max_position_embeddings + 1);
   return at::arange(count).mul(17).add(3).remainder(config.vocab_size).view({3, -1});
-}
-
-double relative_difference(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).norm() / b.norm()).item<double>();
 }
 
 TEST(Rnn, HasALayerForEachChunkOfSteps) {
@@ -149,8 +148,8 @@ class RnnForward : public ::testing::TestWithParam<RnnPreset> {
     }
     const at::Tensor tokens = tokens_of(config);
     const at::Tensor chain = run_layers(*model, params, tokens).last.output;
-    const at::Tensor plain =
-        PlainRnn(config, [&](const std::string& name) { return values.at(name); }).loss(tokens);
+    const at::Tensor plain = testing::plain_rnn_loss(
+        config, tokens, [&](const std::string& name) { return values.at(name); });
     EXPECT_LT(relative_difference(chain, plain), 1e-5);
     const auto of_chain = torch::autograd::grad({chain}, params);
     const auto of_plain = torch::autograd::grad({plain}, params);

@@ -73,7 +73,7 @@ sweep.parameters: [1] | {train.learning_rate: 1} | {seed: {values: [1, 1]}} | {d
 sweep.early_terminate: {type: hyperband, min_iter: 500} | true
 )";
 
-constexpr const char* kConfig = R"(output_dir: out
+constexpr const char* kWholeConfig = R"(output_dir: out
 devices: [{memory: 1MiB}, {memory: 1MiB}]
 model: {num_hidden_layers: 2, hidden_size: 16, num_attention_heads: 4, max_position_embeddings: 16}
 data: {path: text.txt}
@@ -81,7 +81,7 @@ train: {batch_size: 4, virtual_nodes: 2, max_steps: 20}
 )";
 
 TEST_F(BadInput, RefusesValuesByTheirKey) {
-  folder_.write("config.yaml", kConfig);
+  folder_.write("config.yaml", kWholeConfig);
   std::istringstream lines(kRefused);
   for (std::string line; std::getline(lines, line);) {
     const auto colon = line.find(": ");

@@ -15,6 +15,7 @@ namespace {
 
 using testing::kShortestConfig;
 using testing::messages;
+using testing::read_valid;
 using testing::thrown;
 using Messages = std::vector<std::string>;
 
@@ -30,17 +31,10 @@ Messages problems(const std::string& text) {
 /// Problems of the shortest configuration with more lines; the first is line 4.
 Messages problems_with(const std::string& lines) { return problems(kShortestConfig + lines); }
 
-RunConfig read(const std::string& text) {
-  Findings findings;
-  auto config = read_config(parse_yaml(text), findings);
-  EXPECT_EQ(messages(findings), Messages{});
-  return config;
-}
-
-RunConfig read_with(const std::string& lines) { return read(kShortestConfig + lines); }
+RunConfig read_with(const std::string& lines) { return read_valid(kShortestConfig + lines); }
 
 TEST(Config, HasDefaultsForMissingKeys) {
-  const auto config = read(kShortestConfig);
+  const auto config = read_valid(kShortestConfig);
   EXPECT_EQ(config.name, "run");
   EXPECT_EQ(config.output_dir, "runs/run");
   ASSERT_EQ(config.session.devices.size(), 1u);
@@ -87,11 +81,11 @@ TEST(Config, ReadsAListOfReports) {
   EXPECT_EQ(read_with("report_to: [tensorboard]\n").report_to, board);
   EXPECT_EQ(problems_with("report_to: [wandb]\n"),
             (Messages{"line 4: report_to[0]: is 'wandb', must be tensorboard"}));
-  EXPECT_TRUE(read(to_yaml(read_with(""))).report_to.empty());
+  EXPECT_TRUE(read_valid(to_yaml(read_with(""))).report_to.empty());
 }
 
 TEST(Config, ReadsUnitsOfSizes) {
-  const auto config = read(
+  const auto config = read_valid(
       "devices: [{memory: 12MiB}, {memory: 1.5 GB}, {memory: 4096}, {kind: cpu, memory: 64k}]\n"
       "host_memory: 2TiB\n" +
       kData);
@@ -111,7 +105,8 @@ TEST(Config, ReadsUnitsOfSizes) {
 
 TEST(Config, AcceptsGpus) {
   const auto devices =
-      read("devices: [{kind: cuda, memory: 8GiB}, {kind: cuda, index: 3, memory: 1GiB}]\n" + kData)
+      read_valid("devices: [{kind: cuda, memory: 8GiB}, {kind: cuda, index: 3, memory: 1GiB}]\n" +
+                 kData)
           .session.devices;
   EXPECT_EQ(devices[0].kind, DeviceKind::cuda);
   EXPECT_EQ(devices[0].index, 0);
@@ -123,7 +118,7 @@ TEST(Config, ReadsRatesOfImitatedLinks) {
     return "devices: [{memory: 1GiB, imitate: {link: " + link + "}}]\n" + kData;
   };
   const auto rate = [&](const std::string& link) {
-    return read(with_link(link)).session.devices[0].imitate.link_bytes_per_s;
+    return read_valid(with_link(link)).session.devices[0].imitate.link_bytes_per_s;
   };
   EXPECT_EQ(rate("2GB/s"), 2'000'000'000u);
   EXPECT_EQ(rate("0"), 0u);
@@ -138,7 +133,7 @@ TEST(Config, ReadsLinksBetweenDevices) {
   const auto with_links = [](const std::string& links) {
     return "devices: [{memory: 1GiB}, {memory: 1GiB}]\nlinks: " + links + "\n" + kData;
   };
-  EXPECT_EQ(read(with_links("[{between: [1, 0], rate: 2GB/s, latency: 1e-4, shared: true}]"))
+  EXPECT_EQ(read_valid(with_links("[{between: [1, 0], rate: 2GB/s, latency: 1e-4, shared: true}]"))
                 .session.links,
             (std::vector<LinkConfig>{{{1, 0}, 2'000'000'000, 1e-4, true}}));
   EXPECT_EQ(
@@ -250,10 +245,10 @@ TEST(Config, TakesTheKeysOfTheFormatOfData) {
   const auto data = [](const std::string& keys) {
     return "devices: [{memory: 1GiB}]\nmodel: {vocab_size: 255}\ndata: {path: x, " + keys + "}";
   };
-  EXPECT_EQ(read(data("format: tokens")).data.dtype, TokenType::uint16);
-  EXPECT_EQ(read(data("format: tokens, dtype: uint32")).data.dtype, TokenType::uint32);
-  EXPECT_EQ(read(data("format: digits")).data.augment, Augmentation::none);
-  EXPECT_EQ(read(data("format: digits, augment: shift")).data.augment, Augmentation::shift);
+  EXPECT_EQ(read_valid(data("format: tokens")).data.dtype, TokenType::uint16);
+  EXPECT_EQ(read_valid(data("format: tokens, dtype: uint32")).data.dtype, TokenType::uint32);
+  EXPECT_EQ(read_valid(data("format: digits")).data.augment, Augmentation::none);
+  EXPECT_EQ(read_valid(data("format: digits, augment: shift")).data.augment, Augmentation::shift);
   EXPECT_EQ(problems(data("format: digits, augment: 1")),
             Messages{"line 3: data.augment: is '1', must be none or shift"});
   EXPECT_EQ(problems(data("format: digits, dtype: uint16")).size(), 1u);
@@ -284,7 +279,7 @@ TEST(Config, KeepsTheDefaultForAWrongValue) {
 }
 
 TEST(Config, ReadsOneTextOrAList) {
-  EXPECT_EQ(read(kDevices + "data: {path: [a, b]}\n").data.paths, (Messages{"a", "b"}));
+  EXPECT_EQ(read_valid(kDevices + "data: {path: [a, b]}\n").data.paths, (Messages{"a", "b"}));
   for (const std::string path : {"[]", "{a: b}", "''", "[a, '']", "[[a]]", "~"}) {
     const Messages found = problems(kDevices + "data: {path: " + path + "}\n");
     ASSERT_EQ(found.size(), 1u) << path;

@@ -15,6 +15,7 @@ namespace {
 
 using testing::kShortestConfig;
 using testing::messages;
+using testing::read_valid;
 
 /// Every key with a value that is not its default. {} stands for the model and the beginning of the
 /// data.
@@ -65,22 +66,15 @@ const std::string kGpt = with_model(R"(model: {vocab_size: 300, num_hidden_layer
   dropout: 0.25, initializer_range: 0.01, layer_norm_eps: 1e-06, freeze: [wte.*, h.0.*]}
 data: {format: bytes)");
 
-RunConfig read(const std::string& text) {
-  Findings findings;
-  auto config = read_config(parse_yaml(text), findings);
-  EXPECT_EQ(messages(findings), std::vector<std::string>{});
-  return config;
-}
-
 /// What is written reads back: the configuration after it.
 RunConfig read_again(const std::string& text) {
-  const std::string written = to_yaml(read(text));
-  EXPECT_EQ(to_yaml(read(written)), written);
-  return read(written);
+  const std::string written = to_yaml(read_valid(text));
+  EXPECT_EQ(to_yaml(read_valid(written)), written);
+  return read_valid(written);
 }
 
 TEST(ResolvedConfig, WritesALineForEachKeyOfASection) {
-  const std::string written = to_yaml(read(kGpt));
+  const std::string written = to_yaml(read_valid(kGpt));
   for (const char* lines :
        {"name: \"my: run\"\n", "host_memory: 3KiB\n", "train:\n  batch_size: 48\n  virtual",
         "  path: [a.txt, \"- b\"]\n", "      probabilities: [0.25, 0.75]\n",
@@ -175,8 +169,8 @@ data: {format: tokens)");
   EXPECT_EQ(contract.at("adapter.type"), "lora");
   EXPECT_EQ(contract.at("adapter.r"), "4");
   EXPECT_EQ(contract.at("adapter.target_modules"), "[q_proj, 1.v_proj]");
-  EXPECT_EQ(to_yaml(read(kGpt)).find("adapter"), std::string::npos);
-  EXPECT_FALSE(contract_fields(read(kGpt)).contains("adapter.type"));
+  EXPECT_EQ(to_yaml(read_valid(kGpt)).find("adapter"), std::string::npos);
+  EXPECT_FALSE(contract_fields(read_valid(kGpt)).contains("adapter.type"));
 }
 
 TEST(ResolvedConfig, HasTheValueOfASweptAdapterBesideTheSweep) {
@@ -191,7 +185,7 @@ TEST(ResolvedConfig, HasTheValueOfASweptAdapterBesideTheSweep) {
     EXPECT_EQ(messages(findings), std::vector<std::string>{});
     ASSERT_EQ(trials.size(), 2u);
     EXPECT_EQ(trials[1].config.adapter.value().lora.r, 16);
-    EXPECT_EQ(read(to_yaml(trials[0].config)).adapter.value().lora.r, beside.empty() ? 8 : 2);
+    EXPECT_EQ(read_valid(to_yaml(trials[0].config)).adapter.value().lora.r, beside.empty() ? 8 : 2);
   }
 }
 
@@ -216,14 +210,14 @@ TEST(ResolvedConfig, WritesEarlyStoppingIfItIsOn) {
         {"pbt, min_iter: 20, quantile: 0.5", EarlyTerminate{.min_iter = 20,
                                              .type = EarlyTerminateKind::pbt,
                                              .quantile = 0.5,
-                                             .seed = read(kGpt).sweep.seed,
+                                             .seed = read_valid(kGpt).sweep.seed,
                                              .metric = metric}}}) {
     std::string other = text;
     const std::string first = "hyperband, min_iter: 20, eta: 4";
     other.replace(other.find(first), first.size(), rule);
     EXPECT_EQ(read_again(other).session.early_terminate, expected) << rule;
   }
-  EXPECT_EQ(to_yaml(read(kGpt)).find("early_terminate"), std::string::npos);
+  EXPECT_EQ(to_yaml(read_valid(kGpt)).find("early_terminate"), std::string::npos);
 }
 
 TEST(ResolvedConfig, WritesEveryKeyToItsField) {
@@ -278,8 +272,8 @@ TEST(ResolvedConfig, WritesEveryKeyToItsField) {
 }
 
 TEST(ResolvedConfig, ReadsDefaultsBackEqual) {
-  const auto written = to_yaml(read(kShortestConfig));
-  EXPECT_EQ(to_yaml(read(written)), written);
+  const auto written = to_yaml(read_valid(kShortestConfig));
+  EXPECT_EQ(to_yaml(read_valid(written)), written);
   EXPECT_NE(written.find("  learning_rate: 0.001\n"), std::string::npos) << written;
 }
 

@@ -19,8 +19,8 @@ using testing::Texts;
 
 const std::string kField = "line 6: sweep.parameters.train.learning_rate";
 
-/// The problems of one swept key, without the prefix that all share.
-Texts problems(const std::string& entry, bool in_grid = false) {
+/// The problems_of of one swept key, without the prefix that all share.
+Texts problems_of(const std::string& entry, bool in_grid = false) {
   const Texts entries{"train.learning_rate: " + entry};
   Texts all = (in_grid ? testing::sweep(entries) : random_sweep(entries, 2)).problems;
   for (auto& text : all) {
@@ -47,7 +47,7 @@ TEST(SweepConfig, InfersTheDistributionFromKeys) {
     EXPECT_EQ(distribution("{distribution: " + std::string(known.name) + "}"), known.name);
 }
 
-/// An entry of a random sweep, and its problems.
+/// An entry of a random sweep, and its problems_of.
 constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the largest value
 {max: 1} -> .min: is missing; write the least value
 {distribution: constant} -> .value: is missing; write it, such as {value: 1e-3}
@@ -83,9 +83,10 @@ TEST(SweepConfig, ChecksEntries) {
   for (std::string line; std::getline(lines, line);) {
     const auto arrow = line.find(" ->");
     const std::string problem = line.substr(std::min(line.size(), arrow + 4));
-    EXPECT_EQ(problems(line.substr(0, arrow)), problem.empty() ? Texts{} : Texts{problem}) << line;
+    EXPECT_EQ(problems_of(line.substr(0, arrow)), problem.empty() ? Texts{} : Texts{problem})
+        << line;
   }
-  const auto found = problems("{distribution: gamma, min: 1}");
+  const auto found = problems_of("{distribution: gamma, min: 1}");
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].starts_with(".distribution: is 'gamma', must be constant, ")) << found[0];
 }
@@ -101,9 +102,9 @@ TEST(SweepConfig, RequiresValuesForAGrid) {
     }
     const Texts needs{": is continuous (" + std::string(known.name) +
                       "); write values, or use method: random"};
-    EXPECT_EQ(problems(entry + "}", true), discrete ? Texts{} : needs);
+    EXPECT_EQ(problems_of(entry + "}", true), discrete ? Texts{} : needs);
   }
-  EXPECT_EQ(problems("{values: [1, 2], probabilities: [0.5, 0.5]}", true),
+  EXPECT_EQ(problems_of("{values: [1, 2], probabilities: [0.5, 0.5]}", true),
             Texts{".probabilities: cannot be used in a grid; remove them, or use method: random"});
 }
 
@@ -201,34 +202,34 @@ TEST(SweepConfig, RefusesEarlyStoppingThatComparesNothing) {
 }
 
 TEST(SweepConfig, RefusesAMetricThatTheFamilyLacks) {
-  const auto problems = [](const std::string& metric) {
+  const auto problems_of = [](const std::string& metric) {
     return testing::sweep({"seed: {values: [1, 2]}"}, kShortestConfig, {metric}).problems;
   };
-  EXPECT_EQ(problems("metric: {name: accuracy, goal: maximize}"),
+  EXPECT_EQ(problems_of("metric: {name: accuracy, goal: maximize}"),
             Texts{"line 7: sweep.metric.name: is accuracy, which model.family gpt does not have; "
                   "write eval_loss or perplexity"});
-  EXPECT_EQ(problems("metric: {name: perplexity}"), Texts{});
+  EXPECT_EQ(problems_of("metric: {name: perplexity}"), Texts{});
 }
 
 TEST(SweepConfig, TakesTheKeysOfTheRuleOfEarlyStopping) {
-  const auto problems = [](const std::string& entry) {
+  const auto problems_of = [](const std::string& entry) {
     return with_early_stopping(entry).problems;
   };
   const std::string place = "line 7: sweep.early_terminate";
-  EXPECT_EQ(problems("{}"),
+  EXPECT_EQ(problems_of("{}"),
             (Texts{place + ".type: is missing; write one, such as type: hyperband",
                    place + ".min_iter: is missing; write after how many steps trials are compared "
                            "first"}));
-  EXPECT_EQ(problems("{type: bohb, min_iter: 0, eta: 1}"),
+  EXPECT_EQ(problems_of("{type: bohb, min_iter: 0, eta: 1}"),
             (Texts{place + ".type: is 'bohb', must be hyperband, asha, median or pbt",
                    place + ".min_iter: is '0', must be an integer from 1 to 1000000000000",
                    place + ".eta: is '1', must be an integer from 2 to 1000"}));
   EXPECT_EQ(
-      problems("{type: hyperband, min_iter: 2, s: 2, strict: true}"),
+      problems_of("{type: hyperband, min_iter: 2, s: 2, strict: true}"),
       (Texts{place + ".s: unknown key; remove it", place + ".strict: unknown key; remove it"}));
-  EXPECT_EQ(problems("{type: median, min_iter: 2, eta: 3}"),
+  EXPECT_EQ(problems_of("{type: median, min_iter: 2, eta: 3}"),
             Texts{place + ".eta: unknown key; remove it"});
-  EXPECT_EQ(problems("{type: asha, min_iter: 2, brackets: 3, max_concurrent_trials: 0}"),
+  EXPECT_EQ(problems_of("{type: asha, min_iter: 2, brackets: 3, max_concurrent_trials: 0}"),
             (Texts{place + ".max_concurrent_trials: is '0', must be an integer from 1 to 10000",
                    place + ".brackets: unknown key; remove it"}));
 }

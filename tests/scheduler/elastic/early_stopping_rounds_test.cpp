@@ -19,7 +19,7 @@ namespace {
 
 using Verdict = EarlyStopping::Verdict;
 using Kind = EarlyTerminateKind;
-using Jobs = std::vector<std::size_t>;
+using JobNumbers = std::vector<std::size_t>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -221,7 +221,7 @@ class Reference {
 
   /// Everybody who is at a rung at this time, then those who may begin.
   void tick(std::int64_t time) {
-    std::map<std::pair<int, std::int64_t>, Jobs> come;  // by bracket and rung
+    std::map<std::pair<int, std::int64_t>, JobNumbers> come;  // by bracket and rung
     for (std::size_t t = 0; t < trials_.size(); ++t) {
       Trial& trial = trials_[t];
       if (trial.begin < 0 || trial.end >= 0) continue;
@@ -253,7 +253,7 @@ class Reference {
     }
   }
 
-  bool goes_on(std::size_t t, std::int64_t rung, const Jobs& came) const {
+  bool goes_on(std::size_t t, std::int64_t rung, const JobNumbers& came) const {
     if (sweep_.rule.kind == Kind::median) return is_above_median(t, rung, came);
     std::size_t better = 0;
     for (const std::size_t other : came) {
@@ -264,7 +264,7 @@ class Reference {
            std::max<std::size_t>(1, came.size() / static_cast<std::size_t>(sweep_.rule.rungs.eta));
   }
 
-  bool is_above_median(std::size_t t, std::int64_t rung, const Jobs& came) const {
+  bool is_above_median(std::size_t t, std::int64_t rung, const JobNumbers& came) const {
     double best = kInfinity;
     for (const std::int64_t at : trials_[t].rungs) {
       if (at <= rung) best = std::min(best, score(t, at));
@@ -289,7 +289,7 @@ class Reference {
 
   const Sweep& sweep_;
   std::vector<Trial> trials_;
-  std::map<std::pair<int, std::int64_t>, Jobs> came_;
+  std::map<std::pair<int, std::int64_t>, JobNumbers> came_;
   std::vector<std::pair<std::size_t, std::int64_t>> stopped_;
 };
 

@@ -16,7 +16,7 @@ namespace spillway {
 namespace {
 
 constexpr std::int64_t kSteps = 100;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknownMetric = std::numeric_limits<double>::quiet_NaN();
 
 StoppingRule pbt(double quantile = 0.25, std::uint64_t seed = 1) {
   return {.kind = EarlyTerminateKind::pbt, .rungs = {5, 2, 5}, .quantile = quantile, .seed = seed};
@@ -82,10 +82,12 @@ TEST(Population, TakesPartsUpToHalf) {
 TEST(Population, PrefersEarlierTrialsAndFiniteLosses) {
   EXPECT_EQ(takers(taken(pbt(), {1, 1, 1, 1})), (std::vector<std::size_t>{3}));
   EXPECT_EQ(std::get<2>(taken(pbt(), {1, 1, 1, 1}).at(0)), 0U);
-  EXPECT_EQ(takers(taken(pbt(), {1, kNan, 3, 2})), (std::vector<std::size_t>{1}));
-  EXPECT_EQ(taken(pbt(0.5), {kNan, 2, kNan, kNan}).size(), 2U);
-  for (const auto& each : taken(pbt(0.5), {kNan, 2, kNan, kNan})) EXPECT_EQ(std::get<2>(each), 1U);
-  EXPECT_TRUE(taken(pbt(), {kNan, kNan, kNan, kNan}).empty());
+  EXPECT_EQ(takers(taken(pbt(), {1, kUnknownMetric, 3, 2})), (std::vector<std::size_t>{1}));
+  EXPECT_EQ(taken(pbt(0.5), {kUnknownMetric, 2, kUnknownMetric, kUnknownMetric}).size(), 2U);
+  for (const auto& each : taken(pbt(0.5), {kUnknownMetric, 2, kUnknownMetric, kUnknownMetric}))
+    EXPECT_EQ(std::get<2>(each), 1U);
+  EXPECT_TRUE(
+      taken(pbt(), {kUnknownMetric, kUnknownMetric, kUnknownMetric, kUnknownMetric}).empty());
 }
 
 /// A sweep that steps in random order; now and then all trials are killed and go on from a step

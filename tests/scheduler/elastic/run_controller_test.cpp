@@ -12,7 +12,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t kSteps = 100;
+constexpr std::int64_t kLongest = 100;
 using Texts = std::vector<std::string>;
 
 std::string number(JobId job) { return std::to_string(job.value); }
@@ -34,14 +34,14 @@ std::string text_of(const TakeState& c) {
 std::string text_of(const PassRung& c) { return "pass " + number(c.job); }
 std::string text_of(const StopAtRung& c) { return "stop " + number(c.job); }
 
-LaneDemand demand(JobId job) {
-  return {.job = job, .lanes = 1, .most_lanes = 4, .groups = 8, .max_steps = kSteps};
+LaneDemand demand_of(JobId job) {
+  return {.job = job, .lanes = 1, .most_lanes = 4, .groups = 8, .max_steps = kLongest};
 }
 
 /// Jobs with rungs at steps 5, 10, 20, ...
 EarlyStopping rungs_for(std::size_t num_jobs) {
   EarlyStopping rule({.rungs = {5, 2}});
-  for (std::size_t j = 0; j < num_jobs; ++j) rule.enter(JobId(j), 0, kSteps);
+  for (std::size_t j = 0; j < num_jobs; ++j) rule.enter(JobId(j), 0, kLongest);
   return rule;
 }
 
@@ -51,7 +51,7 @@ class ControlledJobs {
   ControlledJobs(const char* allocator, int num_devices, std::optional<EarlyStopping> stopping = {})
       : controller({make_allocator(allocator), num_devices}, std::move(stopping)) {}
 
-  void admit(JobId job) { controller.on_admitted(demand(job), now_s); }
+  void admit(JobId job) { controller.on_admitted(demand_of(job), now_s); }
   void admit(std::size_t num_jobs) {
     for (std::size_t j = 0; j < num_jobs; ++j) admit(JobId(j));
   }
@@ -161,8 +161,8 @@ TEST(RunController, GivesTheShareOfAJobThatWaitsAtARungToOthers) {
 /// What a session before has decided holds in this one, too.
 TEST(RunController, DecidesKnownRungsAtTheBeginning) {
   EarlyStopping rule({.rungs = {5, 2}});
-  rule.enter(JobId(0), 5, kSteps);
-  rule.enter(JobId(1), 5, kSteps);
+  rule.enter(JobId(0), 5, kLongest);
+  rule.enter(JobId(1), 5, kLongest);
   rule.reach(JobId(0), 5, 2);
   rule.reach(JobId(1), 5, 1);
   ControlledJobs run("wfs", 2, rule);
@@ -180,7 +180,7 @@ TEST(RunController, TakesStatesBeforeAnybodyGoesOn) {
   const EarlyStopping rule({.kind = EarlyTerminateKind::pbt, .rungs = {5, 2, 5}, .quantile = 0.5});
   ControlledJobs run("none", 2, rule);
   for (const JobId job : {JobId(0), JobId(1)}) {
-    run.controller.enter({.job = job, .max_steps = kSteps});
+    run.controller.enter({.job = job, .max_steps = kLongest});
   }
   run.admit(2);
   EXPECT_EQ(run.commit(JobId(0), 5, 1), Texts{});
@@ -193,10 +193,10 @@ TEST(RunController, PassesTheRungWhereAJobHasTakenAState) {
   const EarlyStopping rule({.kind = EarlyTerminateKind::pbt, .rungs = {5, 2, 5}, .quantile = 0.5});
   ControlledJobs run("none", 2, rule);
   run.controller.enter(
-      {.job = JobId(0), .first_step = 5, .max_steps = kSteps, .rung_losses = {{5, 1}}});
+      {.job = JobId(0), .first_step = 5, .max_steps = kLongest, .rung_losses = {{5, 1}}});
   run.controller.enter({.job = JobId(1),
                         .first_step = 5,
-                        .max_steps = kSteps,
+                        .max_steps = kLongest,
                         .rung_losses = {{5, 2}},
                         .has_taken = true});
   EXPECT_EQ(run.controller.start(JobId(0)).hold.step, 5) << "it rests there first";
@@ -210,8 +210,8 @@ TEST(RunController, EvaluatesAJobAtARungWhereEvaluationsAreCompared) {
   for (const MetricKind metric : {MetricKind::eval_loss, MetricKind::final_loss}) {
     EarlyStopping rule({.rungs = {5, 2}, .metric = to_string(metric)});
     ControlledJobs run("none", 1, rule);
-    run.controller.enter({.job = JobId(0), .max_steps = kSteps});
-    run.controller.enter({.job = JobId(1), .max_steps = kSteps, .until = 5});
+    run.controller.enter({.job = JobId(0), .max_steps = kLongest});
+    run.controller.enter({.job = JobId(1), .max_steps = kLongest, .until = 5});
     const bool evaluates = metric == MetricKind::eval_loss;
     EXPECT_EQ(run.controller.start(JobId(0)).hold.evaluate, evaluates);
     EXPECT_TRUE(run.controller.start(JobId(1)).hold.evaluate) << "the user looks at it";
@@ -227,7 +227,7 @@ EarlyStopping one_at_once() {
 TEST(RunController, LetsAJobWithoutAShareWaitToBegin) {
   ControlledJobs run("wfs", 2, one_at_once());
   for (const JobId job : {JobId(0), JobId(1)}) {
-    run.controller.enter({.job = job, .max_steps = kSteps});
+    run.controller.enter({.job = job, .max_steps = kLongest});
   }
   const JobStart second = run.controller.start(JobId(1));
   EXPECT_EQ(second.hold.step, 0);
@@ -244,8 +244,8 @@ TEST(RunController, LetsAJobWithoutAShareWaitToBegin) {
 
 TEST(RunController, StartsAJobThatIsNotComparedAtOnce) {
   ControlledJobs run("wfs", 2, one_at_once());
-  run.controller.enter({.job = JobId(0), .max_steps = kSteps});
-  run.controller.enter({.job = JobId(1), .max_steps = kSteps, .is_compared = false});
+  run.controller.enter({.job = JobId(0), .max_steps = kLongest});
+  run.controller.enter({.job = JobId(1), .max_steps = kLongest, .is_compared = false});
   EXPECT_EQ(run.controller.start(JobId(1)).hold.step, kNoStep);
   run.admit(2);
   EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::decision);
@@ -258,9 +258,9 @@ TEST(RunController, EvaluatesAJobThatBeginsAtItsRung) {
   for (const char* allocator : {"none", "wfs"}) {
     ControlledJobs run(allocator, 1, one_at_once());
     run.controller.enter({.job = JobId(0), .max_steps = 5});
-    run.controller.enter({.job = JobId(1), .first_step = 5, .max_steps = kSteps});
+    run.controller.enter({.job = JobId(1), .first_step = 5, .max_steps = kLongest});
     run.admit(JobId(0));
-    LaneDemand second = demand(JobId(1));
+    LaneDemand second = demand_of(JobId(1));
     second.first_step = 5;
     run.controller.on_admitted(second, run.now_s);
     run.decide();
@@ -280,7 +280,7 @@ TEST(RunController, EvaluatesAJobThatBeginsAtItsRung) {
 TEST(RunController, CountsAJobThatPassesARungBeforeItsAdmissionOnce) {
   EarlyStopping rule({.rungs = {5, 2}});
   for (int j = 0; j < 4; ++j) {
-    rule.enter(JobId(j), 5, kSteps);
+    rule.enter(JobId(j), 5, kLongest);
     rule.reach(JobId(j), 5, j);
   }
   ControlledJobs run("wfs", 2, rule);
@@ -310,7 +310,7 @@ TEST(RunController, KeepsALimitAndRequestedLanesAfterARung) {
 TEST(RunController, DecidesNoRungWhileTheUserStopsAllJobs) {
   ControlledJobs run("none", 1, rungs_for(0));
   const auto enter = [&](JobId job) {
-    run.controller.enter({.job = job, .max_steps = kSteps});
+    run.controller.enter({.job = job, .max_steps = kLongest});
     run.admit(job);
   };
   enter(JobId(0));
@@ -327,7 +327,7 @@ TEST(RunController, DecidesNoRungWhileTheUserStopsAllJobs) {
 /// A controller with one admitted job that waits at step 5.
 ControlledJobs until_5(const char* allocator) {
   ControlledJobs run(allocator, 2);
-  run.controller.enter({.job = JobId(0), .max_steps = kSteps, .until = 5});
+  run.controller.enter({.job = JobId(0), .max_steps = kLongest, .until = 5});
   EXPECT_EQ(run.controller.start(JobId(0)).hold.step, 5);
   run.admit(1);
   run.decide();
@@ -401,7 +401,7 @@ TEST(RunController, AppliesACallThatCrossesTheRestOfAJob) {
 /// A job that resumes at a rung rests before it evaluates there: it has no loss yet.
 TEST(RunController, IsNotComparedBeforeItIsEvaluated) {
   EarlyStopping rule({.kind = EarlyTerminateKind::asha, .rungs = {5, 2}, .most_at_once = 1});
-  rule.enter(JobId(0), 5, kSteps);
+  rule.enter(JobId(0), 5, kLongest);
   ControlledJobs run("none", 2, rule);
   run.admit(JobId(0));
   EXPECT_EQ(run.begin(), Texts{});
@@ -447,7 +447,7 @@ TEST(RunController, SuspendsAJobWithoutAShareAtOnce) {
 
 TEST(RunController, AcceptsASuspendedJob) {
   ControlledJobs run("none", 1);
-  run.controller.enter({.job = JobId(0), .max_steps = kSteps, .suspended = true});
+  run.controller.enter({.job = JobId(0), .max_steps = kLongest, .suspended = true});
   EXPECT_TRUE(run.controller.start(JobId(0)).suspended);
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::user);
   run.admit(1);
@@ -466,7 +466,7 @@ TEST(RunController, ComparesALateJobAtTheRungsOfTheOthers) {
     run.commit(JobId(1), 5, 1);
     run.end(JobId(0));
     for (const JobId late : {JobId(2), JobId(3)}) {
-      run.controller.enter({.job = late, .max_steps = kSteps});
+      run.controller.enter({.job = late, .max_steps = kLongest});
       run.admit(late);
     }
     EXPECT_EQ(run.commit(JobId(2), 5, loss), Texts{});

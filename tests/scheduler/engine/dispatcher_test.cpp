@@ -10,7 +10,7 @@
 namespace spillway {
 namespace {
 
-constexpr DeviceId kFirst(0), kSecond(1);
+constexpr DeviceId kDeviceA(0), kDeviceB(1);
 
 /// A dispatcher over handmade tables: jobs whose tracks have two units each, of one op and without
 /// buffers.
@@ -82,22 +82,22 @@ class Dispatching {
 TEST(Dispatcher, ClaimsTheJobOfThePolicy) {
   Dispatching test(2);
   const JobId first = test.add_job(1), second = test.add_job(1);
-  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kFirst), (UnitRef{first, 0}));
-  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kSecond), (UnitRef{second, 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kDeviceA), (UnitRef{first, 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kDeviceB), (UnitRef{second, 0}));
 }
 
 TEST(Dispatcher, ClaimsTheNextUnitAheadWithDoubleBuffer) {
   for (const bool double_buffer : {true, false}) {
     Dispatching test(2, double_buffer);
     const JobId job = test.add_job(1);
-    EXPECT_EQ(test.claim(kFirst), 0);
-    EXPECT_EQ(test.claim(kSecond), -1) << "its predecessor runs on the other device";
+    EXPECT_EQ(test.claim(kDeviceA), 0);
+    EXPECT_EQ(test.claim(kDeviceB), -1) << "its predecessor runs on the other device";
     if (double_buffer) {
-      EXPECT_EQ(test.claim(kFirst), 1);
+      EXPECT_EQ(test.claim(kDeviceA), 1);
     } else {
-      EXPECT_EQ(test.claim(kFirst), -1);
+      EXPECT_EQ(test.claim(kDeviceA), -1);
       test.finish(job, 0);
-      EXPECT_EQ(test.claim(kSecond), 1) << "a single track goes wherever there is room";
+      EXPECT_EQ(test.claim(kDeviceB), 1) << "a single track goes wherever there is room";
     }
   }
 }
@@ -105,32 +105,32 @@ TEST(Dispatcher, ClaimsTheNextUnitAheadWithDoubleBuffer) {
 TEST(Dispatcher, BindsEachTrackToADevice) {
   Dispatching test(2);
   const JobId job = test.add_job(2);
-  EXPECT_EQ(test.claim(kFirst), 0);
-  EXPECT_EQ(test.claim(kFirst), 2) << "the next unit of its track, rather than another track";
-  EXPECT_EQ(test.claim(kFirst), -1);
-  EXPECT_EQ(test.claim(kSecond), 1);
+  EXPECT_EQ(test.claim(kDeviceA), 0);
+  EXPECT_EQ(test.claim(kDeviceA), 2) << "the next unit of its track, rather than another track";
+  EXPECT_EQ(test.claim(kDeviceA), -1);
+  EXPECT_EQ(test.claim(kDeviceB), 1);
   test.finish(job, 1);
-  EXPECT_EQ(test.claim(kFirst), -1) << "bound to the second device";
-  EXPECT_EQ(test.claim(kSecond), 3);
+  EXPECT_EQ(test.claim(kDeviceA), -1) << "bound to the second device";
+  EXPECT_EQ(test.claim(kDeviceB), 3);
 }
 
 TEST(Dispatcher, GivesAPlacedTrackToItsDevice) {
   Dispatching test(2);
-  test.add_job(1, {.track_devices = {kSecond}});
-  EXPECT_EQ(test.claim(kFirst), -1);
-  EXPECT_EQ(test.claim(kSecond), 0);
+  test.add_job(1, {.track_devices = {kDeviceB}});
+  EXPECT_EQ(test.claim(kDeviceA), -1);
+  EXPECT_EQ(test.claim(kDeviceB), 0);
 }
 
 TEST(Dispatcher, GivesNothingToUnsuitableDevices) {
   Dispatching test(2);
   test.add_job(1, {.needed_budget = 101});
-  test.add_job(1, {.avoided = {kFirst}});
-  EXPECT_EQ(test.claim(kFirst), -1);
-  test.tables.of(kSecond).state = DeviceState::leaving;
-  EXPECT_EQ(test.claim(kSecond), -1);
-  test.tables.of(kSecond).state = DeviceState::usable;
+  test.add_job(1, {.avoided = {kDeviceA}});
+  EXPECT_EQ(test.claim(kDeviceA), -1);
+  test.tables.of(kDeviceB).state = DeviceState::leaving;
+  EXPECT_EQ(test.claim(kDeviceB), -1);
+  test.tables.of(kDeviceB).state = DeviceState::usable;
   test.dispatcher.note_ready();
-  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kSecond), (UnitRef{JobId(1), 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kDeviceB), (UnitRef{JobId(1), 0}));
 }
 
 TEST(Dispatcher, DoesNotRepeatAFailedClaim) {
@@ -141,43 +141,43 @@ TEST(Dispatcher, DoesNotRepeatAFailedClaim) {
     test.dispatcher.rank(test.tables, job);
   };
   enter(JobPhase::settling);
-  EXPECT_EQ(test.claim(kFirst), -1);
+  EXPECT_EQ(test.claim(kDeviceA), -1);
   enter(JobPhase::running);
-  EXPECT_EQ(test.claim(kFirst), -1);
+  EXPECT_EQ(test.claim(kDeviceA), -1);
   test.dispatcher.note_ready();
-  EXPECT_EQ(test.claim(kFirst), 0);
+  EXPECT_EQ(test.claim(kDeviceA), 0);
 }
 
 TEST(Dispatcher, LetsAnIdleDeviceStealAReadyUnit) {
   Dispatching test(2);
   const JobId job = test.add_job(1);
-  EXPECT_EQ(test.claim(kFirst), 0);
-  EXPECT_EQ(test.claim(kFirst), 1);
-  test.prefetch(kFirst, {job, 1});
-  EXPECT_EQ(test.steal(kSecond), -1) << "its predecessor runs";
+  EXPECT_EQ(test.claim(kDeviceA), 0);
+  EXPECT_EQ(test.claim(kDeviceA), 1);
+  test.prefetch(kDeviceA, {job, 1});
+  EXPECT_EQ(test.steal(kDeviceB), -1) << "its predecessor runs";
   test.finish(job, 0);
-  test.dispatcher.note_state(test.tables, test.memory, kFirst);
-  EXPECT_EQ(test.steal(kSecond), 1);
-  EXPECT_EQ(test.tables.state({job, 1}).device, kSecond);
-  EXPECT_FALSE(test.tables.of(kFirst).next);
-  EXPECT_EQ(test.steal(kSecond), -1);
+  test.dispatcher.note_state(test.tables, test.memory, kDeviceA);
+  EXPECT_EQ(test.steal(kDeviceB), 1);
+  EXPECT_EQ(test.tables.state({job, 1}).device, kDeviceB);
+  EXPECT_FALSE(test.tables.of(kDeviceA).next);
+  EXPECT_EQ(test.steal(kDeviceB), -1);
 }
 
 TEST(Dispatcher, StealsNoUnitOfSeveralTracks) {
   Dispatching test(2);
   const JobId job = test.add_job(2);
-  EXPECT_EQ(test.claim(kFirst), 0);
-  test.prefetch(kFirst, {job, 0});
-  EXPECT_EQ(test.steal(kSecond), -1);
+  EXPECT_EQ(test.claim(kDeviceA), 0);
+  test.prefetch(kDeviceA, {job, 0});
+  EXPECT_EQ(test.steal(kDeviceB), -1);
 }
 
 TEST(Dispatcher, VisitsIdleThenTouchedDevices) {
   Dispatching test(3);
   EXPECT_TRUE(test.driven().empty());
-  test.tables.of(kFirst).running.push_back(ActionId(1));
-  test.dispatcher.note_state(test.tables, test.memory, kFirst);
-  for (const DeviceId id : {kFirst, kSecond}) test.dispatcher.touch(id);
-  EXPECT_EQ(test.driven(), (std::vector{kSecond, kFirst}));
+  test.tables.of(kDeviceA).running.push_back(ActionId(1));
+  test.dispatcher.note_state(test.tables, test.memory, kDeviceA);
+  for (const DeviceId id : {kDeviceA, kDeviceB}) test.dispatcher.touch(id);
+  EXPECT_EQ(test.driven(), (std::vector{kDeviceB, kDeviceA}));
   EXPECT_TRUE(test.driven().empty());
   test.dispatcher.touch(DeviceId(2));
   EXPECT_EQ(test.driven(), (std::vector{DeviceId(2)}));
@@ -185,13 +185,13 @@ TEST(Dispatcher, VisitsIdleThenTouchedDevices) {
 
 TEST(Dispatcher, OffersReadyUnitsToANewDevice) {
   Dispatching test(1);
-  test.add_job(1, {.avoided = {kFirst}});
+  test.add_job(1, {.avoided = {kDeviceA}});
   test.tables.devices.push_back({.budget = 100});
   test.memory.add_device(100);
   test.dispatcher.add_device();
-  test.dispatcher.note_state(test.tables, test.memory, kSecond);
-  EXPECT_EQ(test.driven(), (std::vector{kFirst, kSecond}));
-  EXPECT_EQ(test.claim(kSecond), 0);
+  test.dispatcher.note_state(test.tables, test.memory, kDeviceB);
+  EXPECT_EQ(test.driven(), (std::vector{kDeviceA, kDeviceB}));
+  EXPECT_EQ(test.claim(kDeviceB), 0);
 }
 
 }  // namespace

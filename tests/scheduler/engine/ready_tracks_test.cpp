@@ -5,7 +5,7 @@
 namespace spillway {
 namespace {
 
-constexpr DeviceId kFirst(0), kSecond(1), kAny;
+constexpr DeviceId kDevice0(0), kDevice1(1), kAny;
 
 ReadyTrack track_of(int job, double priority, int track = 0) {
   return {priority, JobId(job), track};
@@ -28,37 +28,37 @@ TEST(ReadyTracks, OrdersByPriorityThenJobThenTrack) {
 TEST(ReadyTracks, OffersSharedAndPlacedTracks) {
   ReadyTracks tracks(2);
   tracks.add(track_of(0, 1), kAny);
-  tracks.add(track_of(1, 2), kSecond);
-  EXPECT_EQ(first_job(tracks, kFirst), 0);
-  EXPECT_EQ(first_job(tracks, kSecond), 1);
-  EXPECT_TRUE(tracks.any_only_for(kSecond));
-  EXPECT_FALSE(tracks.any_only_for(kFirst));
-  tracks.remove(track_of(1, 2), kSecond);
-  EXPECT_EQ(first_job(tracks, kSecond), 0);
+  tracks.add(track_of(1, 2), kDevice1);
+  EXPECT_EQ(first_job(tracks, kDevice0), 0);
+  EXPECT_EQ(first_job(tracks, kDevice1), 1);
+  EXPECT_TRUE(tracks.any_only_for(kDevice1));
+  EXPECT_FALSE(tracks.any_only_for(kDevice0));
+  tracks.remove(track_of(1, 2), kDevice1);
+  EXPECT_EQ(first_job(tracks, kDevice1), 0);
   tracks.remove(track_of(0, 1), kAny);
   EXPECT_FALSE(tracks.any_for_all());
-  EXPECT_EQ(first_job(tracks, kSecond), -1);
+  EXPECT_EQ(first_job(tracks, kDevice1), -1);
 }
 
 TEST(ReadyTracks, SkipsForbiddenTracks) {
   ReadyTracks tracks(2);
   for (int job = 0; job < 3; ++job) tracks.add(track_of(job, 3 - job), kAny);
-  tracks.add(track_of(3, 1.5), kSecond);
-  EXPECT_EQ(first_job(tracks, kFirst, 0), 1);
-  EXPECT_EQ(first_job(tracks, kSecond, 0), 1);
+  tracks.add(track_of(3, 1.5), kDevice1);
+  EXPECT_EQ(first_job(tracks, kDevice0, 0), 1);
+  EXPECT_EQ(first_job(tracks, kDevice1, 0), 1);
   tracks.remove(track_of(1, 2), kAny);
-  EXPECT_EQ(first_job(tracks, kSecond, 0), 3) << "its own is asked for nothing";
+  EXPECT_EQ(first_job(tracks, kDevice1, 0), 3) << "its own is asked for nothing";
 }
 
 TEST(ReadyTracks, OffersTracksToANewDevice) {
   ReadyTracks tracks(1);
   tracks.add(track_of(1, 1), kAny);
   tracks.add_device();
-  EXPECT_EQ(first_job(tracks, kSecond), 1);
-  EXPECT_FALSE(tracks.any_only_for(kSecond));
-  tracks.add(track_of(2, 2), kSecond);
-  EXPECT_EQ(first_job(tracks, kSecond), 2);
-  EXPECT_EQ(first_job(tracks, kFirst), 1);
+  EXPECT_EQ(first_job(tracks, kDevice1), 1);
+  EXPECT_FALSE(tracks.any_only_for(kDevice1));
+  tracks.add(track_of(2, 2), kDevice1);
+  EXPECT_EQ(first_job(tracks, kDevice1), 2);
+  EXPECT_EQ(first_job(tracks, kDevice0), 1);
 }
 
 }  // namespace

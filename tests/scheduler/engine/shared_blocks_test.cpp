@@ -17,18 +17,18 @@ using testing::chain;
 using testing::least_budget;
 using testing::plan_job;
 
-constexpr int kLayers = 12;
-constexpr std::int64_t kSteps = 5;
+constexpr int kDepth = 12;
+constexpr std::int64_t kSharedSteps = 5;
 constexpr Bytes kFrozen = 16384;  // bytes of a layer
-constexpr Bytes kBase = kLayers * kFrozen;
+constexpr Bytes kBase = kDepth * kFrozen;
 
 /// A chain of frozen layers with an adapter each. `content`: of the frozen parameters.
 ModelSpec adapted(const std::string& content) {
-  ModelSpec model = chain(kLayers, kFrozen / 4);
-  for (int l = 0; l < kLayers; ++l) {
+  ModelSpec model = chain(kDepth, kFrozen / 4);
+  for (int l = 0; l < kDepth; ++l) {
     model.params[at(l)].trainable = false;
     model.params[at(l)].content = content;
-    model.layers[at(l)].params.push_back(kLayers + l);
+    model.layers[at(l)].params.push_back(kDepth + l);
     model.params.push_back(
         {"layer." + std::to_string(l) + ".adapter", {DType::f32, {{"channel", 64}}}, {}});
   }
@@ -37,7 +37,7 @@ ModelSpec adapted(const std::string& content) {
 }
 
 JobShape shape() {
-  return {.virtual_nodes = 2, .groups = 1, .lane_groups = {1}, .max_steps = kSteps};
+  return {.virtual_nodes = 2, .groups = 1, .lane_groups = {1}, .max_steps = kSharedSteps};
 }
 
 std::vector<std::shared_ptr<const JobPlan>> jobs_of(const std::vector<std::string>& contents,
@@ -51,13 +51,13 @@ std::vector<std::shared_ptr<const JobPlan>> jobs_of(const std::vector<std::strin
 
 Bytes quarter() { return std::max(kBase / 4, least_budget(adapted("base"), shape())); }
 
-struct Outcome {
+struct SharedOutcome {
   EngineSnapshot counters;
   std::vector<JobEnd> ends;
   std::int64_t most_apart = 0;  ///< committed steps of the jobs, at any time
 };
 
-Outcome run(
+SharedOutcome run(
     const std::vector<std::shared_ptr<const JobPlan>>& jobs, PolicyKind policy,
     std::vector<Bytes> budgets,
     const std::function<void(VirtualShell&)>& before = [](VirtualShell&) {}) {
@@ -66,7 +66,7 @@ Outcome run(
       {.copy_bytes_per_s = 1e8});
   for (std::size_t j = 0; j < jobs.size(); ++j) shell.submit(JobId(j), jobs[j]);
   before(shell);
-  Outcome outcome;
+  SharedOutcome outcome;
   std::vector<std::int64_t> steps(jobs.size());
   while (shell.advance()) {
     shell.engine().check_integrity();
@@ -94,9 +94,9 @@ TEST(SharedBlocks, AreLoadedForAllJobsAtOnce) {
     SCOPED_TRACE(to_string(policy));
     const auto jobs = jobs_of(kOneBase, quarter());
     ASSERT_GE(jobs.front()->strategy.stages.size(), 4u);
-    const Outcome shared = run(jobs, policy, {quarter()});
-    EXPECT_LE(shared.counters.devices[0].h2d_shared_bytes, 2 * kBase * kSteps);
-    EXPECT_GT(shared.counters.devices[0].h2d_shared_bytes, kBase * kSteps);
+    const SharedOutcome shared = run(jobs, policy, {quarter()});
+    EXPECT_LE(shared.counters.devices[0].h2d_shared_bytes, 2 * kBase * kSharedSteps);
+    EXPECT_GT(shared.counters.devices[0].h2d_shared_bytes, kBase * kSharedSteps);
     EXPECT_EQ(std::ranges::count(shared.ends, JobEnd::done), 8);
   }
 }
@@ -106,10 +106,10 @@ ModelSpec adapted_language_model() {
   ModelSpec model = adapted("base");
   const int embedding = static_cast<int>(model.params.size());
   model.params.push_back({.name = "embedding",
-                          .tensor = {DType::f32, {{"channel", kLayers * kFrozen / 16}}},
+                          .tensor = {DType::f32, {{"channel", kDepth * kFrozen / 16}}},
                           .trainable = false,
                           .content = "embedding"});
-  for (const int l : {0, kLayers - 1}) model.layers[at(l)].params = {embedding};
+  for (const int l : {0, kDepth - 1}) model.layers[at(l)].params = {embedding};
   model.edges[at(model.layers[0].outputs[0])].differentiable = false;
   model.validate();
   return model;
@@ -122,11 +122,11 @@ TEST(SharedBlocks, AreLoadedAsOftenByAnyNumberOfJobs) {
   const auto plan = plan_job(model, shape(), budget, OrderChoice::shard_major);
   ASSERT_GE(plan->strategy.stages.size(), 4u);
   const auto loaded = [&](std::size_t num_jobs) {
-    const Outcome outcome = run(std::vector(num_jobs, plan), PolicyKind::lrtf, {budget});
+    const SharedOutcome outcome = run(std::vector(num_jobs, plan), PolicyKind::lrtf, {budget});
     return outcome.counters.devices[0].h2d_shared_bytes;
   };
   const Bytes alone = loaded(1);
-  EXPECT_LE(alone, 2 * base * kSteps);
+  EXPECT_LE(alone, 2 * base * kSharedSteps);
   EXPECT_LE(loaded(4), alone);
   EXPECT_LE(loaded(16), alone);
 }
@@ -135,10 +135,10 @@ TEST(SharedBlocks, DoNotJoinJobsOfOtherContent) {  // negative control
   std::vector<std::string> contents;
   for (int j = 0; j < 8; ++j) contents.push_back("base " + std::to_string(j));
   const auto jobs = jobs_of(contents, quarter());
-  const Outcome apart = run(jobs, PolicyKind::lrtf, {quarter()});
-  EXPECT_GT(apart.counters.devices[0].h2d_shared_bytes, 8 * kBase * kSteps);
+  const SharedOutcome apart = run(jobs, PolicyKind::lrtf, {quarter()});
+  EXPECT_GT(apart.counters.devices[0].h2d_shared_bytes, 8 * kBase * kSharedSteps);
   EXPECT_GE(apart.counters.host_peak, 8 * kBase);
-  const Outcome unknown =
+  const SharedOutcome unknown =
       run(jobs_of(std::vector<std::string>(8), quarter()), PolicyKind::lrtf, {quarter()});
   EXPECT_EQ(unknown.counters.devices[0].h2d_shared_bytes, 0u);
   EXPECT_GE(unknown.counters.host_peak, 8 * kBase);
@@ -170,7 +170,7 @@ TEST(SharedBlocks, AdmitMoreJobsWithTheSameHostMemory) {
 TEST(SharedBlocks, StayWithTheOthersWhenAJobEnds) {
   const auto jobs = jobs_of(kOneBase, quarter());
   for (int when = 1; when < 60; ++when) {
-    const Outcome outcome =
+    const SharedOutcome outcome =
         run(jobs, PolicyKind::lrtf, {quarter(), 2 * quarter()}, [&](VirtualShell& shell) {
           shell.call_at(when * 1e-3, [](VirtualShell& s) {
             s.stop(JobId(0));
@@ -189,7 +189,7 @@ TEST(SharedBlocks, LetEachJobRunOnceBeforeThePolicyChoosesAgain) {
   const auto jobs = jobs_of(kOneBase, 64_MiB);
   ASSERT_EQ(jobs.front()->strategy.stages.size(), 1u);
   for (const PolicyKind policy : {PolicyKind::lrtf, PolicyKind::fifo, PolicyKind::srtf}) {
-    const Outcome outcome = run(jobs, policy, {64_MiB});
+    const SharedOutcome outcome = run(jobs, policy, {64_MiB});
     EXPECT_LE(outcome.most_apart, 2) << to_string(policy);
     EXPECT_EQ(outcome.counters.devices[0].h2d_shared_bytes, kBase) << "they stay on the device";
   }
@@ -209,11 +209,11 @@ TEST(SharedBlocks, HoldOnlyFrozenParametersOfKnownContent) {
     return by_content;
   };
   const auto some = shared(model), all = shared(adapted("base"));
-  EXPECT_EQ(all.size(), at(kLayers));
-  EXPECT_EQ(some.size(), at(kLayers - 2));
+  EXPECT_EQ(all.size(), at(kDepth));
+  EXPECT_EQ(some.size(), at(kDepth - 2));
   EXPECT_EQ(
       std::ranges::count_if(some, [&](const auto& block) { return all.contains(block.first); }),
-      kLayers - 4);
+      kDepth - 4);
 }
 
 }  // namespace

@@ -19,14 +19,14 @@ using testing::divided_chain;
 using testing::profile_of;
 using testing::WatchedRun;
 
-constexpr int kSteps = 3;
+constexpr int kTrackSteps = 3;
 constexpr double kForward = 1e-3;
 
-JobShape shape_of(int virtual_nodes) {
+JobShape tracked_shape(int virtual_nodes) {
   return {.virtual_nodes = virtual_nodes,
           .groups = virtual_nodes,
           .lane_groups = {virtual_nodes},
-          .max_steps = kSteps};
+          .max_steps = kTrackSteps};
 }
 
 EngineConfig devices(int number, Bytes budget = 64_MiB) {
@@ -51,7 +51,7 @@ std::shared_ptr<JobPlan> plan_of(const ModelSpec& model, const JobShape& shape,
   return plan;
 }
 
-void expect_done(const WatchedRun& run) {
+void expect_all_done(const WatchedRun& run) {
   EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
   EXPECT_EQ(run.checker.strays(), 0u);
   for (const JobEnded& end : run.all<JobEnded>()) EXPECT_EQ(end.end, JobEnd::done);
@@ -76,18 +76,18 @@ TEST(Tracks, PipelineIsNearItsIdeal) {
   for (const GraphChoice graphs : {GraphChoice::keep, GraphChoice::recompute}) {
     StrategyConfig config = pipeline(kStages, kLayers);
     config.graphs = graphs;
-    const auto plan = plan_of(model, shape_of(kNodes), placed(config, model, kNodes));
+    const auto plan = plan_of(model, tracked_shape(kNodes), placed(config, model, kNodes));
     ASSERT_EQ(plan->strategy.stages.size(), at(kStages));
     WatchedRun run(devices(kStages), {.copy_bytes_per_s = 1e10, .copy_latency_s = 1e-7});
     run.submit(plan);
     run.run();
-    expect_done(run);
+    expect_all_done(run);
     const bool keeps = graphs == GraphChoice::keep;
     const double stage_s = kLayers / kStages * (keeps ? 2 : 3) * kForward;
-    const double ideal_s = kSteps * (kNodes + kStages - 1) * stage_s;
+    const double ideal_s = kTrackSteps * (kNodes + kStages - 1) * stage_s;
     EXPECT_LT(run.shell.now_s(), 1.1 * ideal_s);
     EXPECT_GT(run.shell.now_s(), 0.9 * ideal_s);
-    EXPECT_EQ(run.checker.graphs_used(), at(keeps ? kSteps * kNodes * (kStages - 1) : 0));
+    EXPECT_EQ(run.checker.graphs_used(), at(keeps ? kTrackSteps * kNodes * (kStages - 1) : 0));
     EXPECT_EQ(run.checker.graphs_dropped(), 0u);
   }
 }
@@ -99,17 +99,17 @@ TEST(Tracks, KeepsGraphsWhileThereIsRoom) {
   const ModelSpec model = chain(kStages);
   StrategyConfig config = pipeline(kStages, kStages);
   config.first = FirstChoice::forward;  // all graphs of the first stage would wait at once
-  const auto plan = plan_of(model, shape_of(kNodes), placed(config, model, kNodes));
+  const auto plan = plan_of(model, tracked_shape(kNodes), placed(config, model, kNodes));
   const auto used = [&](Bytes budget) {
     WatchedRun run(devices(kStages, budget));
     run.submit(plan);
     run.run();
-    expect_done(run);
+    expect_all_done(run);
     const std::size_t graphs = run.checker.graphs_used();
     EXPECT_EQ(run.engine().device(DeviceId(0)).counters.kept_graphs, graphs);
     return graphs;
   };
-  const std::size_t all = kSteps * kNodes;
+  const std::size_t all = kTrackSteps * kNodes;
   EXPECT_EQ(used(64_MiB), all);
   const auto graph = std::ranges::find(plan->layout.buffers, BufferKind::graph, &BufferSpec::kind);
   const std::size_t few = used(plan->needed_budget + 8 * graph->bytes);
@@ -128,9 +128,9 @@ TEST(Tracks, WindowBoundsWhatAPipelineHolds) {
     config.first = FirstChoice::forward;
     config.window = window;
     WatchedRun run(devices(kStages));
-    run.submit(plan_of(model, shape_of(kNodes), placed(config, model, kNodes)));
+    run.submit(plan_of(model, tracked_shape(kNodes), placed(config, model, kNodes)));
     run.run();
-    expect_done(run);
+    expect_all_done(run);
     peaks[window] = run.engine().device(DeviceId(1)).counters.peak_bytes;
   }
   EXPECT_LT(peaks[2], peaks[0]);
@@ -144,9 +144,9 @@ TEST(Tracks, JobsFillEachOthersBubbles) {
   for (int jobs : {1, 3}) {
     WatchedRun run(devices(kStages), {.copy_bytes_per_s = 1e10, .copy_latency_s = 1e-7});
     const Strategy strategy = placed(pipeline(kStages, kStages), model, kNodes);
-    for (int j = 0; j < jobs; ++j) run.submit(plan_of(model, shape_of(kNodes), strategy));
+    for (int j = 0; j < jobs; ++j) run.submit(plan_of(model, tracked_shape(kNodes), strategy));
     run.run();
-    expect_done(run);
+    expect_all_done(run);
     for (int d = 0; d < kStages; ++d) {
       busy[jobs] += run.engine().device(DeviceId(d)).counters.busy_s / run.shell.now_s() / kStages;
     }
@@ -161,7 +161,7 @@ std::shared_ptr<JobPlan> keeping_plan(int stages, int nodes, std::int64_t elemen
   StrategyConfig config = pipeline(stages, 2 * stages);
   config.chunk = 1;
   config.graphs = GraphChoice::recompute;
-  return plan_of(model, shape_of(nodes), placed(config, model, nodes));
+  return plan_of(model, tracked_shape(nodes), placed(config, model, nodes));
 }
 
 const TrackNeed& first_need(const JobPlan& plan) {
@@ -188,8 +188,8 @@ TEST(Tracks, JobsDoNotDisplaceEachOthersBlocks) {
         WatchedRun run(std::move(engine), {.copy_bytes_per_s = 1e8, .copy_latency_s = 1e-7});
         for (int j = 0; j < kJobs; ++j) run.submit(plan);
         run.run();
-        expect_done(run);
-        EXPECT_EQ(copies(run, *plan, BufferKind::weights, is_load), kJobs * kSteps * weights)
+        expect_all_done(run);
+        EXPECT_EQ(copies(run, *plan, BufferKind::weights, is_load), kJobs * kTrackSteps * weights)
             << policy << " with room for " << tracks;
       }
     }
@@ -208,9 +208,9 @@ TEST(Tracks, LargeJobsAreNotPassedForEver) {
   for (int j = 0; j < 4; ++j) run.submit(small);
   const JobId last = run.submit(large);
   run.run_into_step(last, 1);  // it has committed one
-  for (int j = 0; j < 4; ++j) EXPECT_LT(run.job(JobId(j)).step, kSteps);
+  for (int j = 0; j < 4; ++j) EXPECT_LT(run.job(JobId(j)).step, kTrackSteps);
   run.run();
-  expect_done(run);
+  expect_all_done(run);
 }
 
 /// Jobs with as many tracks as half of the devices that are alike train beside each other, and the
@@ -229,7 +229,7 @@ TEST(Tracks, AreSpreadOverDevicesThatAreAlike) {
   EXPECT_EQ(used_by(even, 4), std::pair(front, back));
   const ModelSpec model = chain(4);
   const StrategyConfig uneven{{{{"*"}, {0}}, {{"layer.3"}, {1}}}};
-  const auto heavy = plan_of(model, shape_of(kNodes), placed(uneven, model, kNodes));
+  const auto heavy = plan_of(model, tracked_shape(kNodes), placed(uneven, model, kNodes));
   heavy->track_devices.clear();
   EXPECT_EQ(used_by(heavy, 2), std::pair(front, std::vector(front.rbegin(), front.rend())));
 }
@@ -241,15 +241,16 @@ TEST(Tracks, LendsWhatSeveralDevicesRead) {
   const ModelSpec model = divided_chain(1, kPieces);
   const Strategy strategy =
       placed({{{{"*"}, {0}}, {{"*.mlp"}, {0, 1, 2, 3}, kPieces}}}, model, kNodes);
-  const auto plan = plan_of(model, shape_of(kNodes), strategy);
+  const auto plan = plan_of(model, tracked_shape(kNodes), strategy);
   WatchedRun run(devices(kPieces));
   run.submit(plan);
   run.run();
-  expect_done(run);
+  expect_all_done(run);
   const auto is_lent = [](const StartCopy& copy) { return copy.is_shared; };
   const auto passes_home = [](const StartCopy& copy) { return !copy.peer.valid(); };
   // Their backward reads it again, from the copy that they have.
-  EXPECT_EQ(copies(run, *plan, BufferKind::boundary, is_lent), kSteps * kNodes * (kPieces - 1));
+  EXPECT_EQ(copies(run, *plan, BufferKind::boundary, is_lent),
+            kTrackSteps * kNodes * (kPieces - 1));
   EXPECT_EQ(copies(run, *plan, BufferKind::boundary, passes_home), 0);
   EXPECT_EQ(copies(run, *plan, BufferKind::gradient, passes_home), 0);
 }
@@ -266,15 +267,15 @@ TEST(Tracks, LoadsTheWeightsOfASetOnceAStep) {
     if (strategy.stages.size() == 1) {
       strategy.stages = {{{0, 1}, strategy.stages[0].cells}, {{1, 2}, strategy.stages[0].cells}};
     }
-    const auto plan = plan_of(model, shape_of(kNodes), strategy);
+    const auto plan = plan_of(model, tracked_shape(kNodes), strategy);
     WatchedRun run(devices(1));
     run.submit(plan);
     run.run();
-    expect_done(run);
+    expect_all_done(run);
     const auto is_load = [](const StartCopy& copy) {
       return copy.direction == CopyDirection::to_device;
     };
-    loads[second] = copies(run, *plan, BufferKind::weights, is_load) / kSteps;
+    loads[second] = copies(run, *plan, BufferKind::weights, is_load) / kTrackSteps;
   }
   EXPECT_EQ(loads[0], 2);
   // Forward and backward of layer 0 enclose layer 1; the next virtual node goes on with layer 0.
@@ -289,19 +290,19 @@ TEST(Tracks, KeepsSumsAtHomeBetweenUnits) {
   const Profile profile = profile_of(model);
   Strategy strategy = placed({}, model, kNodes);
   strategy.stages = {{{0, 1}, strategy.stages[0].cells}, {{1, 2}, strategy.stages[0].cells}};
-  const auto plan = plan_of(model, shape_of(kNodes), strategy);
+  const auto plan = plan_of(model, tracked_shape(kNodes), strategy);
   WatchedRun run(devices(1, plan->needed_budget));
   run.submit(plan);
   run.run();
-  expect_done(run);
+  expect_all_done(run);
   const auto comes_back = [](const StartCopy& copy) {
     return copy.direction == CopyDirection::to_device;
   };
-  EXPECT_GT(copies(run, *plan, BufferKind::sum, comes_back), kSteps * kNodes);
+  EXPECT_GT(copies(run, *plan, BufferKind::sum, comes_back), kTrackSteps * kNodes);
   WatchedRun roomy(devices(1));
   roomy.submit(plan);
   roomy.run();
-  expect_done(roomy);
+  expect_all_done(roomy);
   EXPECT_EQ(copies(roomy, *plan, BufferKind::sum, comes_back), 0);
 }
 
@@ -311,7 +312,7 @@ TEST(Tracks, GoOnWithFewerDevices) {
   const ModelSpec model = chain(kStages);
   const Strategy strategy = placed(pipeline(kStages, kStages), model, kNodes);
   WatchedRun run(devices(3));
-  auto plan = plan_of(model, shape_of(kNodes), strategy);
+  auto plan = plan_of(model, tracked_shape(kNodes), strategy);
   plan->track_devices.clear();
   const JobId job = run.submit(plan);
   run.run_until([&] {
@@ -322,7 +323,7 @@ TEST(Tracks, GoOnWithFewerDevices) {
   run.run();
   EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
   EXPECT_TRUE(run.engine().all_ended());
-  EXPECT_EQ(run.checker.steps(job), kSteps);
+  EXPECT_EQ(run.checker.steps(job), kTrackSteps);
   EXPECT_EQ(run.checker.attempts(job), 1);
 }
 

@@ -23,7 +23,7 @@ using testing::ActionChecker;
 using testing::campaign_size;
 using testing::chain;
 
-constexpr int kGroups = 8;
+constexpr int kJobGroups = 8;
 constexpr std::int64_t kSteps = 60;
 
 /// Each virtual node takes 3 ms; `load_s` is the part of a step that lanes do not share.
@@ -32,9 +32,9 @@ std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& a
   const ModelSpec model = chain(1);
   Profile profile = testing::profile_of(model);
   profile.load_s = load_s;
-  const JobShape shape{.virtual_nodes = kGroups,
-                       .groups = kGroups,
-                       .lane_groups = split_groups(kGroups, lanes),
+  const JobShape shape{.virtual_nodes = kJobGroups,
+                       .groups = kJobGroups,
+                       .lane_groups = split_groups(kJobGroups, lanes),
                        .max_steps = kSteps};
   JobPlan plan = lower(model, profile, shape, {{0, 1}}, /*vn_major=*/false);
   plan.avoided = avoid;
@@ -47,7 +47,7 @@ class ControlledRun {
   ControlledRun(const char* allocator, int num_devices, VirtualCosts costs = {}, int homes = 100,
                 std::optional<EarlyStopping> rule = {})
       : shell_({.device_budgets = std::vector<Bytes>(at(num_devices), 1_GiB),
-                .host_budget = static_cast<Bytes>(homes) * plan_of(kGroups)->layout.home_bytes,
+                .host_budget = static_cast<Bytes>(homes) * plan_of(kJobGroups)->layout.home_bytes,
                 .policy = make_policy("lrtf")},
                std::move(costs),
                RunController({make_allocator(allocator), num_devices}, std::move(rule)),
@@ -72,11 +72,11 @@ class ControlledRun {
 
   void submit(LaneDemand demand) {
     demand.job = JobId(num_jobs_++);
-    demand.groups = kGroups;
+    demand.groups = kJobGroups;
     demand.max_steps = kSteps;
     const auto plan = plan_of(demand.lanes, {}, load_s);
     checker_.submit(demand.job, plan);
-    shell_.submit(demand, plan, plan_of(kGroups)->layout.home_bytes);
+    shell_.submit(demand, plan, plan_of(kJobGroups)->layout.home_bytes);
   }
 
   double play() {
@@ -263,7 +263,7 @@ TEST(ControlledShell, KeepsTheLanesOfAJobWithoutAPlanForTheDecision) {
   run.submit({.job = JobId(0),
               .lanes = 1,
               .most_lanes = 2,
-              .groups = kGroups,
+              .groups = kJobGroups,
               .max_steps = kSteps,
               .rules = {make_heuristic(RuleKind::throughput)}},
              plan, plan->layout.home_bytes);

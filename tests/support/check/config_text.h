@@ -1,9 +1,13 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
+#include "runs/config/config.h"
 #include "runs/config/findings.h"
+#include "runs/config/yaml_node.h"
 
 namespace spillway::testing {
 
@@ -22,6 +26,14 @@ inline std::vector<std::string> messages(const Findings& findings) {
     for (const auto& error : errors.all) all.emplace_back(error.what());
   }
   return all;
+}
+
+/// A configuration without problems.
+inline RunConfig read_valid(const std::string& text) {
+  Findings findings;
+  RunConfig config = read_config(parse_yaml(text), findings);
+  EXPECT_EQ(messages(findings), std::vector<std::string>{});
+  return config;
 }
 
 }  // namespace spillway::testing

@@ -77,4 +77,9 @@ inline LayersResult run_layers(const Model& model, const std::vector<at::Tensor>
   return result;
 }
 
+/// |a - b| / |b|.
+inline double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
 }  // namespace spillway::testing

@@ -1,30 +1,13 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/core/Tensor.h>
 
-#include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 namespace spillway::testing {
 
 /// The tensors of a safetensors file by name.
-inline std::map<std::string, torch::Tensor> read_safetensors(const std::string& file) {
-  std::uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
-  const char* data = file.data() + sizeof header_bytes + header_bytes;
-  std::map<std::string, torch::Tensor> tensors;
-  const auto header = nlohmann::json::parse(file.substr(sizeof header_bytes, header_bytes));
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    const auto type = entry.at("dtype") == "I64" ? torch::kInt64 : torch::kFloat32;
-    torch::Tensor value = torch::empty(entry.at("shape").get<std::vector<std::int64_t>>(), type);
-    std::memcpy(value.mutable_data_ptr(), data + entry.at("data_offsets")[0].get<std::size_t>(),
-                value.nbytes());
-    tensors[name] = value;
-  }
-  return tensors;
-}
+std::map<std::string, at::Tensor> read_safetensors(const std::string& file);
 
 }  // namespace spillway::testing

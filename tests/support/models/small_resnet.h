@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -7,7 +9,6 @@
 #include "models/families/resnet.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/made_up_digits.h"
-#include "tests/support/models/plain_resnet.h"
 #include "tests/support/models/safetensors.h"
 #include "tests/support/run/training_run.h"
 
@@ -56,11 +57,11 @@ inline TrialConfig still_trial(int steps) {
   return trial;
 }
 
-using Tensors = std::map<std::string, torch::Tensor>;
+using TensorMap = std::map<std::string, at::Tensor>;
 
 struct Trained {
   RunResult run;
-  Tensors values;  ///< weights and statistics at the end
+  TensorMap values;  ///< weights and statistics at the end
 };
 
 inline Trained train_to_file(const SessionConfig& config, TrialConfig trial) {

@@ -8,9 +8,14 @@
 #include <string>
 #include <utility>
 
+#include "models/families/cnn.h"
 #include "models/families/mlp.h"
+#include "models/text/rnn.h"
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_resnet.h"
 #include "tests/support/models/small_rnn.h"
+#include "tests/support/models/tiny_gpt.h"
+#include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
 

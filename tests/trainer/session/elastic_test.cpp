@@ -28,7 +28,7 @@ TrialConfig elastic_trial(int lanes = 4) {
   return trial;
 }
 
-const TrialResult& alone() {
+const TrialResult& trained_alone() {
   static const RunResult result = train(session_of(1, kAmple), elastic_trial(1));
   return result.trials[0];
 }
@@ -46,7 +46,7 @@ TEST(Elastic, KeepsTheBitsDespiteLostDevicesAndOtherTrials) {
   const RunResult other_alone = train(session_of(1, kAmple), other);
   EXPECT_EQ(run.all(Kind::lost).size(), 2u);
   EXPECT_EQ(run.result.trials[0].lanes, 1);
-  expect_same_bits(run.result.trials[0], alone());
+  expect_same_bits(run.result.trials[0], trained_alone());
   expect_same_bits(run.result.trials[1], other_alone.trials[0]);
 }
 
@@ -56,7 +56,7 @@ TEST(Elastic, ContinuesOnAShrunkDevice) {
   WatchedSession run(config);
   run.session.submit(elastic_trial(2));
   run.run();
-  expect_same_bits(run.result.trials[0], alone());
+  expect_same_bits(run.result.trials[0], trained_alone());
   expect_within_budgets(run.result);
   ASSERT_EQ(run.all(Kind::left).size(), 1u);
   EXPECT_EQ(run.all(Kind::left)[0].reason, "its budget shrank to 32.00 MiB");
@@ -74,7 +74,7 @@ TEST(Elastic, ContinuesOnSmallerDevices) {
     run.session.add_device({.memory = least * 3 / 2});
     run.session.remove_device(0);
   });
-  expect_same_bits(run.result.trials[0], alone());
+  expect_same_bits(run.result.trials[0], trained_alone());
   EXPECT_GT(run.result.trials[0].num_shards, 1);
   EXPECT_GT(run.result.devices[1].ops, 0u);
 }
@@ -92,7 +92,7 @@ TEST(Elastic, ReportsAPauseWithoutDevices) {
     run.session.add_device({.memory = kAmple});
   });
   EXPECT_TRUE(waited);
-  expect_same_bits(run.result.trials[0], alone());
+  expect_same_bits(run.result.trials[0], trained_alone());
   EXPECT_EQ(run.result.trials[0].reason, "");
 }
 
@@ -132,12 +132,12 @@ TrialConfig drawing_anew() {
 
 TEST(ElasticControl, DiffersIfARepeatedStepDrawsAnew) {
   const RunResult whole = train(session_of(4, kAmple), drawing_anew());
-  expect_same_bits(whole.trials[0], alone());
+  expect_same_bits(whole.trials[0], trained_alone());
   WatchedSession run(with_faults(session_of(4, kAmple), {{2, {DeviceFault::Kind::fail, 10}}}));
   run.session.submit(drawing_anew());
   run.run();
   EXPECT_EQ(run.all(Kind::redone).size(), 1u);
-  expect_other_bits(run.result.trials[0], alone());
+  expect_other_bits(run.result.trials[0], trained_alone());
 }
 
 TEST(Elastic, GivesLanesWholeGroupsByDefault) {
@@ -195,7 +195,7 @@ TEST(Elastic, ReportsImpossibleRequests) {
   EXPECT_EQ(session.add_device({.memory = kAmple}), 2);
   session.resize(trial, 2);
   session.run();
-  expect_same_bits(session.result().trials[0], alone());
+  expect_same_bits(session.result().trials[0], trained_alone());
   EXPECT_EQ(session.result().devices[1].ops, 0u);
   session.resize(trial, 1);  // it has ended
 }

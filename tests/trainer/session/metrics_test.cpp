@@ -1,4 +1,6 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <cmath>
 #include <functional>
@@ -78,14 +80,14 @@ std::pair<at::Tensor, at::Tensor> plain_evaluation(const SmallNet& net, TrialCon
   trial.weights_file = folder / "weights.safetensors";
   result = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   auto model = net.make();
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   const Safetensors file(file_source(posix_file_system(), trial.weights_file));
   for (auto& param : model->named_parameters()) {
     file.read(file.at(param.key()), 0,
               {static_cast<std::byte*>(param.value().data_ptr()), param.value().nbytes()});
   }
   const DataSource& data = *trial.data->eval;
-  auto rows = torch::empty({32, data.sample_elements()});
+  auto rows = at::empty({32, data.sample_elements()});
   for (std::int64_t i = 0; i < 32; ++i) {
     data.read(static_cast<std::uint64_t>(i),
               {static_cast<std::byte*>(rows[i].data_ptr()), rows[i].nbytes()});
@@ -101,12 +103,12 @@ std::pair<at::Tensor, at::Tensor> plain_evaluation(const SmallNet& net, TrialCon
 TEST(SessionMetrics, AreThoseOfPlainLibTorch) {
   TrialResult result;
   const auto [logits, labels] = plain_evaluation(small_nets()[0], classification(), result);
-  const auto classes = labels.squeeze(1).to(torch::kInt64);
-  const auto is_right = logits.argmax(1).eq(classes).to(torch::kDouble);
+  const auto classes = labels.squeeze(1).to(at::kLong);
+  const auto is_right = logits.argmax(1).eq(classes).to(at::kDouble);
   EXPECT_EQ(result.metrics.at("accuracy"), is_right.mean().item<double>());
   EXPECT_GT(result.metrics.at("accuracy"), 0) << "it has learned";
   EXPECT_EQ(result.metrics.at("perplexity"), std::exp(*result.eval_loss));
-  EXPECT_NEAR(*result.eval_loss, torch::cross_entropy_loss(logits, classes).item<double>(), 1e-5);
+  EXPECT_NEAR(*result.eval_loss, at::cross_entropy_loss(logits, classes).item<double>(), 1e-5);
   const auto [values, wanted] = plain_evaluation(small_nets()[3], regression(), result);
   const auto deviations = (wanted - wanted.mean()).square().sum();
   const auto r2 = 1 - (values - wanted).square().sum() / deviations;

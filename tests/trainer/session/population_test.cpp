@@ -14,23 +14,23 @@
 namespace spillway::testing {
 namespace {
 
-constexpr std::int64_t kRung = 5;
+constexpr std::int64_t kPopulationRung = 5;
 
 /// Of trials that are compared once.
 SessionConfig population(SessionConfig config, std::uint64_t seed = 1) {
   config.early_terminate = {
-      .min_iter = kRung, .type = EarlyTerminateKind::pbt, .interval = 1000, .seed = seed};
+      .min_iter = kPopulationRung, .type = EarlyTerminateKind::pbt, .interval = 1000, .seed = seed};
   return config;
 }
 
-TrialConfig trial_with(double learning_rate) {
+TrialConfig member_with(double learning_rate) {
   TrialConfig trial = trial_of_seed(1);
   trial.name = trial.client_id = std::to_string(learning_rate);
   trial.train.learning_rate = learning_rate;
   return trial;
 }
 
-std::vector<TrialConfig> two_trials() { return {trial_with(1e-7), trial_with(3e-3)}; }
+std::vector<TrialConfig> two_trials() { return {member_with(1e-7), member_with(3e-3)}; }
 
 /// Both have the same samples and dropout, so the one that takes over is then a clone of the other.
 TEST(Population, TrainsOnAsACloneWithAnotherRate) {
@@ -38,7 +38,7 @@ TEST(Population, TrainsOnAsACloneWithAnotherRate) {
   const RunResult result = train(population(session_of(1, kAmple)), trials);
   ASSERT_EQ(result.trials[0].changes.size(), 1U);
   const TrainChange& change = result.trials[0].changes[0];
-  EXPECT_EQ(change.step, kRung);
+  EXPECT_EQ(change.step, kPopulationRung);
   const double rate = change.values.learning_rate.value();
   EXPECT_TRUE(rate == 3e-3 * 0.8 || rate == 3e-3 * 1.2) << rate;
   EXPECT_TRUE(result.trials[1].changes.empty());
@@ -48,8 +48,10 @@ TEST(Population, TrainsOnAsACloneWithAnotherRate) {
   const RunResult alone = train(session_of(1, kAmple), {clone, trials[0], trials[1]});
   EXPECT_EQ(result.trials[0].weights_xxh3, alone.trials[0].weights_xxh3);
   EXPECT_EQ(result.trials[0].eval_loss, alone.trials[0].eval_loss);
-  EXPECT_EQ(result.trials[0].losses[kRung - 1], alone.trials[1].losses[kRung - 1]) << "its own";
-  EXPECT_EQ(result.trials[0].losses[kRung], alone.trials[0].losses[kRung]);
+  EXPECT_EQ(result.trials[0].losses[kPopulationRung - 1],
+            alone.trials[1].losses[kPopulationRung - 1])
+      << "its own";
+  EXPECT_EQ(result.trials[0].losses[kPopulationRung], alone.trials[0].losses[kPopulationRung]);
   EXPECT_EQ(result.trials[1].weights_xxh3, alone.trials[2].weights_xxh3);
   EXPECT_NE(result.trials[0].weights_xxh3, alone.trials[1].weights_xxh3);
 }
@@ -60,7 +62,7 @@ TEST(Population, TellsUsersWhoseStateATrialTakes) {
   session.run();
   const SessionEvent event = event_of(session, SessionEvent::Kind::set);
   EXPECT_EQ(event.trial, JobId(0));
-  EXPECT_EQ(event.step, kRung);
+  EXPECT_EQ(event.step, kPopulationRung);
   EXPECT_EQ(event.reason.find("state of '0.003000', learning_rate 0.00"), 0U) << event.reason;
 }
 
@@ -82,9 +84,9 @@ TEST(Population, GoesOnAfterAKill) {
   {
     Session session(population(session_of(1, kAmple)));
     session.keep_journal(run);
-    for (const TrialConfig& trial : kept(run, kRung + 3)) session.submit(trial);
+    for (const TrialConfig& trial : kept(run, kPopulationRung + 3)) session.submit(trial);
     session.run();
-    copy_run(session, kRung + 3, run, folder.path() / "copy", 2);
+    copy_run(session, kPopulationRung + 3, run, folder.path() / "copy", 2);
   }
   const std::filesystem::path copy = folder.path() / "copy";
   const std::filesystem::path taken = copy / two_trials()[0].client_id;
@@ -95,7 +97,7 @@ TEST(Population, GoesOnAfterAKill) {
   Session session(population(session_of(2, kAmple)));
   session.keep_journal(copy);
   for (const TrialConfig& trial : kept(copy, 0)) session.submit(trial);
-  EXPECT_EQ(session.result().trials[0].steps, kRung);
+  EXPECT_EQ(session.result().trials[0].steps, kPopulationRung);
   session.run();
   for (std::size_t t = 0; t < whole.trials.size(); ++t) {
     EXPECT_EQ(session.result().trials[t].weights_xxh3, whole.trials[t].weights_xxh3);
@@ -106,8 +108,8 @@ TEST(Population, GoesOnAfterAKill) {
 
 TEST(Population, NeedsOneModelAndOneOptimizer) {
   Session session(population(session_of(1, kAmple)));
-  session.submit(trial_with(1e-3));
-  TrialConfig other = trial_with(1e-2);
+  session.submit(member_with(1e-3));
+  TrialConfig other = member_with(1e-2);
   other.train.optimizer = OptimizerKind::sgd;
   EXPECT_EQ(std::string(thrown<ConfigError>([&] { session.submit(other); }).what()),
             "sweep.early_terminate.type: is pbt, which needs one model and one optimizer; those of "

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include <string>
 #include <vector>
 
 #include "spillway/error.h"
+#include "spillway/tensor_source.h"
 #include "spillway/weights.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"

@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 
 #include "tests/support/models/small_nets.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/models/tiny_gpt.h"
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
 
@@ -143,7 +145,7 @@ TrialConfig bf16_gpt() {
 
 /// Computed by oneDNN, which allocates its own buffers.
 TrialConfig conv_trial() {
-  torch::rand({64, 64}).matmul(torch::rand({64, 64}));  // uses MKL before any session
+  at::rand({64, 64}).matmul(at::rand({64, 64}));  // uses MKL before any session
   TrialConfig trial = net_trial(small_nets()[0]);
   trial.train.batch_size = 128;
   return trial;

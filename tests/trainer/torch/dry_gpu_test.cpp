@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include <numeric>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tests/support/gpu/torch_on_gpu.h"
 #include "tests/support/models/small_nets.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/models/tiny_gpt.h"
 #include "tests/support/run/training_run.h"
 #include "trainer/torch/counting_allocator.h"
 #include "trainer/torch/kernel_flags.h"

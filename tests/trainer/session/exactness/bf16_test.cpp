@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "tests/support/models/safetensors.h"
 #include "tests/support/models/small_nets.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/models/tiny_gpt.h"
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 

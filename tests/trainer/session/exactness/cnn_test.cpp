@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -5,20 +6,22 @@
 #include <vector>
 
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_resnet.h"
 #include "tests/support/run/plain_training.h"
 #include "tests/support/run/same_bits.h"
+#include "tests/support/run/training_run.h"
 
 /// Whole runs of graphs of convolutions, undivided and in pieces.
 namespace spillway::testing {
 namespace {
 
-constexpr std::int64_t kWhole = 1, kPieces = 3;
+constexpr std::int64_t kWhole = 1, kDivided = 3;
 
 std::vector<double> plain_cnn_losses(const TrialConfig& trial) {
   const auto values = initial_values(trial);
-  std::vector<torch::Tensor> params;
+  std::vector<at::Tensor> params;
   for (const auto& [name, value] : values) params.push_back(value);
-  return plain_training(trial, params, [&](const torch::Tensor& rows) {
+  return plain_training(trial, params, [&](const at::Tensor& rows) {
     return plain_small_cnn(rows, [&](const std::string& name) { return values.at(name); }) /
            rows.size(0);
   });
@@ -32,7 +35,7 @@ TEST(Cnn, HasTheLossesOfPlainTraining) {
   trial.train.weight_decay = trial.train.max_grad_norm = 0;
   trial.train.lr_scheduler_type = LrSchedulerType::constant;
   const std::vector<double> plain = plain_cnn_losses(trial);
-  for (const std::int64_t pieces : {kWhole, kPieces}) {
+  for (const std::int64_t pieces : {kWhole, kDivided}) {
     TrialConfig divided = trial;
     divided.model = cnn_trial(small_cnn(/*drop=*/0, pieces)).model;
     const auto spilled = train(session_of(1, smallest_budget(divided)), divided).trials[0];
@@ -54,14 +57,14 @@ TEST_P(CnnTraining, KeepsItsBitsOverBudgetsOrdersAndLanes) {
 
 TEST_P(CnnTraining, KeepsItsBitsAfterAResume) { expect_same_bits_after_a_resume(trial()); }
 
-INSTANTIATE_TEST_SUITE_P(, CnnTraining, ::testing::Values(kWhole, kPieces), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(, CnnTraining, ::testing::Values(kWhole, kDivided), [](const auto& test) {
   return test.param == kWhole ? "Whole" : "InPieces";
 });
 
 TEST(CnnControl, DiffersForOtherPiecesGroupsAndMasks) {
-  expect_other_bits_of_controls(cnn_trial(small_cnn(0.1, kPieces)),
+  expect_other_bits_of_controls(cnn_trial(small_cnn(0.1, kDivided)),
                                 cnn_trial(small_cnn(0.1, kWhole)),
-                                cnn_trial(small_cnn(/*drop=*/0, kPieces)));
+                                cnn_trial(small_cnn(/*drop=*/0, kDivided)));
 }
 
 }  // namespace

@@ -12,9 +12,12 @@
 #include "scheduler/plan/lower.h"
 #include "tests/support/check/outcome.h"
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_resnet.h"
 #include "tests/support/models/small_rnn.h"
+#include "tests/support/models/tiny_gpt.h"
 #include "tests/support/random/broken_rules.h"
 #include "tests/support/random/from_environment.h"
+#include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 
 /// One table: what is trained x who computes which share x whether it fits there x what happens

@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,23 +50,23 @@ TEST_F(Exported, HasOtherBitsForOtherVirtualNodes) {
 }
 
 /// With nothing but LibTorch.
-std::vector<double> plain_losses(const ExportedNet& net, const TrialConfig& trial) {
-  std::vector<torch::Tensor> p, trained;
+std::vector<double> exported_plain_losses(const ExportedNet& net, const TrialConfig& trial) {
+  std::vector<at::Tensor> p, trained;
   for (const auto& [name, tensor] : net.tensors) p.push_back(tensor.clone());
   for (const std::size_t each : {0u, 1u, 2u, 3u, 7u, 8u}) {
     trained.push_back(p[each].requires_grad_());
   }
-  return plain_training(trial, trained, [&](const torch::Tensor& rows) {
-    auto x = torch::tanh(torch::linear(rows.narrow(1, 0, kNetInputs), p[0], p[1]));
-    x = torch::relu(torch::batch_norm(x, p[2], p[3], {}, {}, true, 0.1, 1e-5, false));
+  return plain_training(trial, trained, [&](const at::Tensor& rows) {
+    auto x = at::tanh(at::linear(rows.narrow(1, 0, kNetInputs), p[0], p[1]));
+    x = at::relu(at::batch_norm(x, p[2], p[3], {}, {}, true, 0.1, 1e-5, false));
     for (int body = 0; body < 2; ++body) {
       const auto halves = x.split(kNetWidth / 2, 1);
-      x = torch::linear(x, p[7]) * 0.5 +
-          torch::cat({halves[0] * p[10].narrow(0, 0, kNetWidth / 2), halves[1]}, -1);
+      x = at::linear(x, p[7]) * 0.5 +
+          at::cat({halves[0] * p[10].narrow(0, 0, kNetWidth / 2), halves[1]}, -1);
     }
-    return torch::cross_entropy_loss(torch::linear(x, p[8], p[9]),
-                                     rows.select(1, kNetInputs).to(torch::kInt64), {},
-                                     at::Reduction::Mean, -100, 0.1);
+    return at::cross_entropy_loss(at::linear(x, p[8], p[9]),
+                                  rows.select(1, kNetInputs).to(at::kLong), {}, at::Reduction::Mean,
+                                  -100, 0.1);
   });
 }
 
@@ -74,12 +75,12 @@ TEST_F(Exported, HasTheLossesOfPlainTraining) {
   net.document["loss"]["ignore_index"] = -100;
   TrialConfig trial = trial_of(net);
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
-  const auto plain = plain_losses(net, trial);
+  const auto plain = exported_plain_losses(net, trial);
   ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   EXPECT_LT(plain.back(), 0.95 * plain.front());
   trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows
-  EXPECT_GT(largest_difference(plain_losses(net, trial), plain), 1e-4);
+  EXPECT_GT(largest_difference(exported_plain_losses(net, trial), plain), 1e-4);
 }
 
 TEST_F(Exported, MovesStatisticsAndKeepsFrozenWeights) {
@@ -95,7 +96,7 @@ TEST_F(Exported, MovesStatisticsAndKeepsFrozenWeights) {
   };
   EXPECT_TRUE(weight("head.bias").equal(net.tensors[9].second));
   EXPECT_FALSE(weight("body.weight").equal(net.tensors[7].second));
-  EXPECT_FALSE(weight("norm.running_mean").equal(torch::zeros({kNetWidth})));
+  EXPECT_FALSE(weight("norm.running_mean").equal(at::zeros({kNetWidth})));
   EXPECT_EQ(weight("norm.num_batches_tracked").item<std::int64_t>(), 10);
 }
 

@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,19 +17,19 @@
 namespace spillway::testing {
 namespace {
 
-const RunResult& resident() {
+const RunResult& skip_resident() {
   static const RunResult result = train(session_of(1, kAmple), skip_trial());
   return result;
 }
 
 TEST(Graph, HasTheSameBitsForEveryBudgetAndLanes) {
-  ASSERT_EQ(resident().trials[0].num_shards, 1);
+  ASSERT_EQ(skip_resident().trials[0].num_shards, 1);
   const Bytes smallest = smallest_budget(skip_trial());
   std::set<int> shards;
   for (const Bytes budget : {smallest, smallest * 5 / 4, smallest * 3 / 2, smallest * 2}) {
     const RunResult spilled = train(session_of(1, budget), skip_trial());
     shards.insert(spilled.trials[0].num_shards);
-    expect_same_bits(spilled.trials[0], resident().trials[0]);
+    expect_same_bits(spilled.trials[0], skip_resident().trials[0]);
     expect_within_budgets(spilled);
   }
   EXPECT_GE(shards.size(), 3u);
@@ -37,7 +38,7 @@ TEST(Graph, HasTheSameBitsForEveryBudgetAndLanes) {
   lanes.train.data_parallel = 2;
   const RunResult two = train(session_of(2, smallest), lanes);
   for (const DeviceResult& device : two.devices) EXPECT_GT(device.ops, 0u);
-  expect_same_bits(two.trials[0], resident().trials[0]);
+  expect_same_bits(two.trials[0], skip_resident().trials[0]);
 }
 
 /// Negative controls: bits differ if the gradients of an edge are added in another order, or lost.
@@ -49,17 +50,17 @@ TEST(Graph, DiffersForAnotherOrderOfReaders) {
     return model;  // u4 = u1 + u3: the same function
   };
   const RunResult same = train(session_of(1, kAmple), other);
-  expect_same_bits(same.trials[0], resident().trials[0]);
+  expect_same_bits(same.trials[0], skip_resident().trials[0]);
   other.model = [](std::int64_t vn_size) {
     auto model = make_skip_model(vn_size);
     model->spec.edges[1].differentiable = false;  // u1 gets no gradient
     return model;
   };
-  expect_other_bits(train(session_of(1, kAmple), other).trials[0], resident().trials[0]);
+  expect_other_bits(train(session_of(1, kAmple), other).trials[0], skip_resident().trials[0]);
 }
 
 /// Each virtual node in one autograd graph.
-std::vector<double> plain_losses(const TrialConfig& trial) {
+std::vector<double> skip_plain_losses(const TrialConfig& trial) {
   const auto model = make_skip_model(2);
   Tensors weights;
   for (const ParamSpec& spec : model->spec.params) {
@@ -67,7 +68,7 @@ std::vector<double> plain_losses(const TrialConfig& trial) {
     initialize(weights.back().data_ptr<float>(), spec, trial.train.seed, weights.size() - 1);
     weights.back().requires_grad_();
   }
-  return plain_training(trial, weights, [&](const torch::Tensor& rows) {
+  return plain_training(trial, weights, [&](const at::Tensor& rows) {
     std::map<std::string, at::Tensor> values{{"tokens", rows}};
     auto next = weights.begin();
     for (const SkipPiece& piece : skip_pieces()) {
@@ -90,12 +91,12 @@ TEST(Graph, HasTheLossesOfOneAutogradGraph) {
   trial.train.max_steps = 100;
   const RunResult spilled = train(session_of(1, smallest_budget(trial)), trial);
   const std::vector<double>& losses = spilled.trials[0].losses;
-  const std::vector<double> plain = plain_losses(trial);
+  const std::vector<double> plain = skip_plain_losses(trial);
   ASSERT_EQ(losses.size(), plain.size());
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(losses[i], plain[i], 2e-5) << i;
   EXPECT_LT(losses.back(), 0.95 * losses.front());
   trial.train.learning_rate = 0.099;
-  EXPECT_GT(std::abs(plain_losses(trial).back() - losses.back()), 1e-3);
+  EXPECT_GT(std::abs(skip_plain_losses(trial).back() - losses.back()), 1e-3);
 }
 
 }  // namespace

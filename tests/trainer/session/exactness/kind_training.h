@@ -10,6 +10,7 @@
 #include "spillway/ids.h"
 #include "tests/support/models/small_nets.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/models/tiny_gpt.h"
 #include "tests/support/run/training_run.h"
 
 /// Whole runs on devices of one kind with a dedicated activation pool, where several devices may

@@ -1,4 +1,6 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +13,7 @@
 #include "tests/support/models/small_nets.h"
 #include "tests/support/run/interrupted.h"
 #include "tests/support/run/plain_training.h"
+#include "tests/support/run/training_run.h"
 
 /// Learning rates by a function of the user's, as whole runs.
 namespace spillway::testing {
@@ -27,7 +30,7 @@ TrialConfig trial_with(const LrFunction& function) {
 
 const LrFunction kInverseRoot{.name = "inverse root 1", .factor = &inverse_root};
 
-const TrialResult& resident() {
+const TrialResult& lr_function_resident() {
   static const TrialResult result =
       train(session_of(1, kAmple), trial_with(kInverseRoot)).trials[0];
   return result;
@@ -38,12 +41,14 @@ TEST(LrFunction, KeepsTheBitsOfAResidentRunWhenSpilledOverLanes) {
   const Bytes budget = smallest_budget(trial);
   const RunResult spilled = train(session_of(1, budget), trial);
   EXPECT_GT(spilled.trials[0].num_shards, 2);
-  expect_same_bits(spilled.trials[0], resident());
-  expect_same_bits(train(session_of(2, budget), with_lanes(trial, {1, 1})).trials[0], resident());
+  expect_same_bits(spilled.trials[0], lr_function_resident());
+  expect_same_bits(train(session_of(2, budget), with_lanes(trial, {1, 1})).trials[0],
+                   lr_function_resident());
   const LrFunction other{.name = "root", .factor = [](std::int64_t step) {
                            return 1 / std::sqrt(2 + static_cast<double>(step));
                          }};
-  expect_other_bits(train(session_of(1, kAmple), trial_with(other)).trials[0], resident());
+  expect_other_bits(train(session_of(1, kAmple), trial_with(other)).trials[0],
+                    lr_function_resident());
 }
 
 TEST(LrFunction, HasTheBitsOfTheSameNamedSchedule) {
@@ -58,15 +63,15 @@ TEST(LrFunction, HasTheBitsOfTheSameNamedSchedule) {
 
 TEST(LrFunction, HasTheLossesOfPlainTraining) {
   const TrialConfig trial = trial_with(kInverseRoot);
-  torch::manual_seed(trial.train.seed);
+  at::manual_seed(trial.train.seed);
   auto model = regression_net();
   const auto plain = plain_training(
       trial, plain_groups(trial.train, model->parameters()),
-      [&](const torch::Tensor& rows) {
-        return torch::mse_loss(model->forward(rows.narrow(1, 0, 12)), rows.narrow(1, 12, 3));
+      [&](const at::Tensor& rows) {
+        return at::mse_loss(model->forward(rows.narrow(1, 0, 12)), rows.narrow(1, 12, 3));
       },
       &inverse_root);
-  EXPECT_LT(largest_difference(resident().losses, plain), 1e-4);
+  EXPECT_LT(largest_difference(lr_function_resident().losses, plain), 1e-4);
   TrialConfig constant = net_trial(small_nets()[3]);  // the control
   const TrialResult other = train(session_of(1, kAmple), constant).trials[0];
   EXPECT_GT(largest_difference(other.losses, plain), 1e-4);
@@ -87,7 +92,7 @@ TEST(LrFunction, ResumesWithTheSameBitsAndRefusesAnotherName) {
   }
   const RunResult resumed = train(session_of(2, smallest_budget(trial)),
                                   with_lanes(interrupted.continued(trial), {1, 1}));
-  expect_same_bits(resumed.trials[0], resident());
+  expect_same_bits(resumed.trials[0], lr_function_resident());
 }
 
 TEST(LrFunction, EndsATrialWithAnErrorThatNamesTheStepAndTheValue) {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include <map>
 #include <mutex>
@@ -6,11 +7,13 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "spillway/tensor_source.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/models/padded_graph.h"
 #include "tests/support/models/small_nets.h"
 #include "tests/support/run/interrupted.h"
 #include "tests/support/run/plain_training.h"
+#include "tests/support/run/training_run.h"
 
 /// `train.dtype: bf16` for modules of a user's own.
 namespace spillway::testing {
@@ -78,7 +81,7 @@ TrialConfig norm_regression_trial() {
 }
 
 /// With nothing but LibTorch: weights in fp32, of which each step computes with bf16 copies.
-std::vector<double> plain_losses(const TrialConfig& trial) {
+std::vector<double> bf16_plain_losses(const TrialConfig& trial) {
   torch::manual_seed(trial.train.seed);
   const auto weights = norm_regression()->parameters();
   const auto half = [](const torch::Tensor& x) { return x.to(torch::kBFloat16); };
@@ -95,7 +98,7 @@ TEST(ModuleBf16, HasTheLossesOfPlainTraining) {
   const TrialConfig trial = norm_regression_trial();
   const auto spilled =
       train(session_of(1, smallest_budget(in_bf16(trial))), in_bf16(trial)).trials[0];
-  const auto plain = plain_losses(trial);
+  const auto plain = bf16_plain_losses(trial);
   ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   const TrialResult whole = train(session_of(1, kAmple), trial).trials[0];  // the control

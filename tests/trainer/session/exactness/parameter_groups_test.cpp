@@ -1,4 +1,6 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "tests/support/models/small_nets.h"
 #include "tests/support/run/interrupted.h"
 #include "tests/support/run/plain_training.h"
+#include "tests/support/run/training_run.h"
 
 /// Groups of parameters of a user's own model, as whole runs.
 namespace spillway::testing {
@@ -25,7 +28,7 @@ TrialConfig grouped_trial() {
   return trial;
 }
 
-const TrialResult& resident() {
+const TrialResult& groups_resident() {
   static const TrialResult result = train(session_of(1, kAmple), grouped_trial()).trials[0];
   return result;
 }
@@ -34,10 +37,10 @@ TEST(ParameterGroups, KeepTheBitsOfAResidentRunWhenSpilledOverLanes) {
   const Bytes budget = smallest_budget(grouped_trial());
   const RunResult spilled = train(session_of(1, budget), grouped_trial());
   EXPECT_GT(spilled.trials[0].num_shards, 2);
-  expect_same_bits(spilled.trials[0], resident());
+  expect_same_bits(spilled.trials[0], groups_resident());
   const auto lanes = train(session_of(2, budget), with_lanes(grouped_trial(), {1, 1}));
   for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
-  expect_same_bits(lanes.trials[0], resident());
+  expect_same_bits(lanes.trials[0], groups_resident());
 }
 
 /// The control.
@@ -46,7 +49,7 @@ TEST(ParameterGroups, ChangeBitsEachByItself) {
     TrialConfig trial = grouped_trial();
     auto& groups = trial.train.parameter_groups;
     groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(left_out));
-    expect_other_bits(train(session_of(1, kAmple), trial).trials[0], resident());
+    expect_other_bits(train(session_of(1, kAmple), trial).trials[0], groups_resident());
   }
 }
 
@@ -57,8 +60,8 @@ TEST(ParameterGroups, ChangeNoBitWithTheValuesOfTheTrial) {
   expect_same_bits(train(session_of(1, kAmple), trial).trials[0], plain);
 }
 
-std::vector<double> plain_losses(const TrialConfig& trial) {
-  torch::manual_seed(trial.train.seed);
+std::vector<double> groups_plain_losses(const TrialConfig& trial) {
+  at::manual_seed(trial.train.seed);
   auto model = conv_net();
   PlainGroup biases{.params = {}, .scale = 2, .decay = 0.5}, first{.params = {}, .scale = 0};
   PlainGroup slow{.params = {}, .scale = 0.25, .decay = trial.train.weight_decay};
@@ -72,9 +75,9 @@ std::vector<double> plain_losses(const TrialConfig& trial) {
     group.params.push_back(param.value());
   }
   const std::vector groups{biases, first, slow, last, others};
-  return plain_training(trial, groups, [&](const torch::Tensor& rows) {
+  return plain_training(trial, groups, [&](const at::Tensor& rows) {
     const auto logits = model->forward(rows.narrow(1, 0, 64).reshape({-1, 1, 8, 8}));
-    return torch::cross_entropy_loss(logits, rows.select(1, 64).to(torch::kInt64));
+    return at::cross_entropy_loss(logits, rows.select(1, 64).to(at::kLong));
   });
 }
 
@@ -86,7 +89,7 @@ TEST(ParameterGroups, HaveTheLossesOfGroupsInLibTorch) {
     if (optimizer == OptimizerKind::sgd) trial.train.learning_rate = 0.1;
     const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
     ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
-    EXPECT_LT(largest_difference(spilled.losses, plain_losses(trial)), 1e-5);
+    EXPECT_LT(largest_difference(spilled.losses, groups_plain_losses(trial)), 1e-5);
     trial.train.parameter_groups[2].learning_rate_scale = 0.3;  // the control
     const auto other = train(session_of(1, kAmple), trial).trials[0];
     EXPECT_GT(largest_difference(other.losses, spilled.losses), 1e-5);
@@ -99,7 +102,7 @@ TEST(ParameterGroups, KeepWeightsWhoseLearningRateIsZero) {
   Session session(session_of(1, kAmple));
   const JobId id = session.submit(trial);
   session.run();
-  torch::manual_seed(trial.train.seed);
+  at::manual_seed(trial.train.seed);
   const auto initial = conv_net()->named_parameters();
   for (const NamedTensor& weight : session.weights(id)) {
     EXPECT_EQ(weight.value.equal(initial[weight.name]), weight.name == "0.weight") << weight.name;
@@ -127,7 +130,7 @@ TEST(ParameterGroups, ResumeWithTheSameBitsAndRefuseOtherGroups) {
   EXPECT_NE(said.find("train.parameter_groups: was [{"), std::string::npos) << said;
   const RunResult resumed =
       train(session_of(2, smallest_budget(grouped_trial())), with_lanes(trial, {1, 1}));
-  expect_same_bits(resumed.trials[0], resident());
+  expect_same_bits(resumed.trials[0], groups_resident());
 }
 
 TEST(ParameterGroups, MustMatchTheModel) {

@@ -35,7 +35,7 @@ TrialConfig divided_trial(const GptPieces& pieces = kPieces) {
   return tiny_trial("divided", divided_gpt(pieces));
 }
 
-const RunResult& resident() {
+const RunResult& pieces_resident() {
   static const RunResult result = train(session_of(1, kAmple), divided_trial());
   return result;
 }
@@ -115,13 +115,13 @@ std::unique_ptr<Model> with_own_edges(std::int64_t vn_size, Additions additions)
 }
 
 TEST(Pieces, KeepTheirBitsAtEveryBudget) {
-  ASSERT_EQ(resident().trials[0].num_shards, 1);
+  ASSERT_EQ(pieces_resident().trials[0].num_shards, 1);
   const TrialConfig trial = divided_trial();
   const Bytes smallest = smallest_budget(trial);
   std::set<int> shards;
   for (const Bytes budget : {smallest, smallest * 9 / 8, smallest * 3 / 2, smallest * 2}) {
     const RunResult spilled = train(session_of(1, budget), trial);
-    expect_same_bits(spilled.trials[0], resident().trials[0]);
+    expect_same_bits(spilled.trials[0], pieces_resident().trials[0]);
     expect_within_budgets(spilled);
     shards.insert(spilled.trials[0].num_shards);
   }
@@ -135,7 +135,7 @@ TEST(Pieces, KeepTheirBitsOverLanesAndDevices) {
   for (const std::vector<int>& lanes : {std::vector{4, 4}, {3, 5}, {1, 7}}) {
     const RunResult two = train(session_of(2, budget), with_lanes(divided_trial(), lanes));
     for (const DeviceResult& device : two.devices) EXPECT_GT(device.ops, 0u);
-    expect_same_bits(two.trials[0], resident().trials[0]);
+    expect_same_bits(two.trials[0], pieces_resident().trials[0]);
     expect_within_budgets(two);
   }
 }
@@ -146,7 +146,7 @@ TEST(Pieces, KeepTheirBitsWhenDevicesAreLost) {
   const RunResult result = train(config, with_lanes(divided_trial(), {3, 3, 2}));
   EXPECT_LE(result.devices[1].ops, 100u) << "it is lost then";
   EXPECT_GT(result.devices[2].ops, 200u);
-  expect_same_bits(result.trials[0], resident().trials[0]);
+  expect_same_bits(result.trials[0], pieces_resident().trials[0]);
 }
 
 TEST(Pieces, KeepTheirBitsAfterAResume) {
@@ -154,7 +154,7 @@ TEST(Pieces, KeepTheirBitsAfterAResume) {
   const Interrupted interrupted(trial);
   const RunResult resumed =
       train(session_of(1, smallest_budget(trial)), interrupted.continued(trial));
-  expect_same_bits(resumed.trials[0], resident().trials[0]);
+  expect_same_bits(resumed.trials[0], pieces_resident().trials[0]);
 }
 
 /// Controls: pieces are part of what decides the bits.
@@ -164,7 +164,7 @@ TEST(Pieces, DifferForOtherNumbers) {
                                   {.attention = 4, .mlp = 4, .vocabulary = 5},
                                   {.attention = 4, .mlp = 3, .vocabulary = 4}}) {
     const RunResult other = train(session_of(1, kAmple), divided_trial(pieces));
-    expect_other_bits(other.trials[0], resident().trials[0]);
+    expect_other_bits(other.trials[0], pieces_resident().trials[0]);
   }
 }
 
@@ -175,14 +175,14 @@ TEST(Pieces, AddByTheTree) {
     trial.model = [additions](std::int64_t vn_size) { return with_own_edges(vn_size, additions); };
     return train(session_of(1, kAmple), trial).trials[0];
   };
-  expect_same_bits(train_with({}), resident().trials[0]);
-  expect_other_bits(train_with({.forward_by_tree = false}), resident().trials[0]);
-  expect_other_bits(train_with({.backward_by_tree = false}), resident().trials[0]);
+  expect_same_bits(train_with({}), pieces_resident().trials[0]);
+  expect_other_bits(train_with({.forward_by_tree = false}), pieces_resident().trials[0]);
+  expect_other_bits(train_with({.backward_by_tree = false}), pieces_resident().trials[0]);
 }
 
 /// Weights and dropout are those of the undivided model, so losses differ by rounding alone.
 TEST(Pieces, TrainTheUndividedModel) {
-  const std::vector<double> divided = all_losses(resident().trials[0]);
+  const std::vector<double> divided = all_losses(pieces_resident().trials[0]);
   const std::vector<double> whole = all_losses(undivided().trials[0]);
   ASSERT_EQ(divided.size(), whole.size());
   EXPECT_LT(largest_difference(divided, whole), 1e-5);
@@ -212,7 +212,7 @@ TEST(Pieces, KeepTheirBitsInBf16) {
   trial.train.dtype = trial.train.gradient_dtype = FloatType::bf16;
   const RunResult whole = train(session_of(1, kAmple), trial);
   expect_same_bits_on_the_smallest_device(trial, whole.trials[0]);
-  expect_other_bits(whole.trials[0], resident().trials[0]);
+  expect_other_bits(whole.trials[0], pieces_resident().trials[0]);
 }
 
 TEST(Pieces, GiveWholeTensors) {

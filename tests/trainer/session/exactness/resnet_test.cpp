@@ -1,17 +1,21 @@
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include <cmath>
 
 #include "tests/support/models/digits.h"
+#include "tests/support/models/plain_resnet.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/models/training_rows.h"
 #include "tests/support/run/plain_training.h"
+#include "tests/support/run/training_run.h"
 #include "trainer/compute/initialize.h"
 
 /// Whole runs of residual networks, compared with LibTorch's own modules.
 namespace spillway::testing {
 namespace {
 
-void set_values(PlainResnet& plain, const Tensors& values) {
+void set_values(PlainResnet& plain, const TensorMap& values) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, value] : values) plain->value(name).copy_(value);
 }
@@ -53,11 +57,11 @@ TEST(Resnet, AveragesRunningStatisticsOverVirtualNodes) {
   const TrialConfig trial = still_trial(/*steps=*/3);
   const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
   PlainResnet plain = initial_resnet(small_resnet(), trial);
-  Tensors expected;
+  TensorMap expected;
   for (const auto& buffer : plain->named_buffers())
     expected[buffer.key()] = buffer->to(torch::kDouble);
   for (std::int64_t step = 0; step < 3; ++step) {
-    const Tensors before = expected;
+    const TensorMap before = expected;
     for (auto& [name, value] : expected) value = torch::zeros_like(value);
     for (std::int64_t vn = 0; vn < 8; ++vn) {
       set_values(plain, before);

@@ -1,3 +1,4 @@
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -8,6 +9,7 @@
 #include "tests/support/models/small_rnn.h"
 #include "tests/support/run/plain_training.h"
 #include "tests/support/run/same_bits.h"
+#include "tests/support/run/training_run.h"
 
 /// Whole runs of recurrent networks, in chunks of steps, undivided and in pieces.
 namespace spillway::testing {
@@ -25,12 +27,12 @@ void PrintTo(const RnnCase& each, std::ostream* out) { *out << each.name; }
 
 std::vector<double> plain_rnn_losses(const TrialConfig& trial, const RnnConfig& config) {
   const auto values = initial_values(trial);
-  std::vector<torch::Tensor> params;
+  std::vector<at::Tensor> params;
   for (const auto& [name, value] : values) params.push_back(value);
-  const PlainRnn plain(config, [&](const std::string& name) { return values.at(name); });
+  const auto value = [&](const std::string& name) { return values.at(name); };
   const std::int64_t predictions = std::max<std::int64_t>(1, config.num_predictions());
-  return plain_training(trial, params, [&](const torch::Tensor& tokens) {
-    return plain.loss(tokens) / (tokens.size(0) * predictions);
+  return plain_training(trial, params, [&](const at::Tensor& tokens) {
+    return plain_rnn_loss(config, tokens, value) / (tokens.size(0) * predictions);
   });
 }
 

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
