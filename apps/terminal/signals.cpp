@@ -71,4 +71,6 @@ void stop_with_document(int file) { document = file; }
 
 void training_begins() { training = true; }
 
+void training_ends() { training = false; }
+
 }  // namespace spillway

@@ -55,10 +55,11 @@ DeviceList open_devices(const SessionConfig& config) {
                   "hosts.number",
                   fmt::format("is {}, must be from 0 to {}: below hosts.size", config.hosts.number,
                               config.hosts.size - 1));
+    const std::string place = place_text(config.hosts);
     check.require(!config.early_terminate, "sweep.early_terminate",
-                  "cannot be used on several hosts; leave it out");
+                  fmt::format("cannot be used {}; leave it out", place));
     check.require(config.sharing == SharingKind::none, "scheduling.sharing",
-                  "must be none on several hosts");
+                  fmt::format("must be none {}", place));
   }
   check.finish();
   return std::move(*devices);
@@ -66,10 +67,10 @@ DeviceList open_devices(const SessionConfig& config) {
 
 /// Null for one that is alone, or only plans. Fewer hosts may come than `config` has.
 std::unique_ptr<Hosts> meet_hosts(HostsConfig& config) {
-  if (!config.several() || config.endpoint.empty()) return nullptr;
+  if (config.endpoint.empty() || config.plans_only) return nullptr;
   auto hosts = std::make_unique<Hosts>(config);
   config = hosts->config();
-  return config.several() ? std::move(hosts) : nullptr;
+  return hosts;
 }
 
 /// Including the lists.

@@ -84,6 +84,14 @@ TEST(ResolvedConfig, WritesALineForEachKeyOfASection) {
     EXPECT_NE(written.find(lines), std::string::npos) << lines << "\nin " << written;
 }
 
+TEST(ResolvedConfig, WritesRatesInTheUnitsOfNetworks) {
+  for (const std::string rate : {"1GB/s", "2GB/s", "125MB/s", "20MiB/s", "3KiB/s"}) {
+    const std::string hosts = "hosts: {endpoint: 'a:1', network_rate: " + rate + "}\n";
+    const std::string written = to_yaml(read_valid(kShortestConfig + hosts));
+    EXPECT_NE(written.find("  network_rate: " + rate + "\n"), std::string::npos) << written;
+  }
+}
+
 TEST(ResolvedConfig, HasTheKeysOfAResnet) {
   const auto resnet = read_again(with_model(R"(model: {family: resnet, hidden_sizes: [4, 6],
   depths: [2, 3], dropout: 0.25, batch_norm_eps: 0.001, batch_norm_momentum: 0.2, freeze: [bn1.*]}
