@@ -92,9 +92,9 @@ void declare_join(CLI::App& app, Command& chosen) {
       ->type_name("HOST:PORT");
   add_overrides(command, options->overrides);
   command.footer(
-      R"(Host 0 is 'spillway train' with hosts.endpoint. With hosts.size it begins once so many hosts have
-joined, otherwise at once; others can join while it trains. The joining host gets the configuration
-from host 0 and trains its part of each step. Host 0 writes the outputs; if it is lost, another host
+      R"(Host 0 is 'spillway train' with hosts.size and hosts.endpoint; it begins once all hosts have
+joined. Further hosts can join while others train. The joining host gets the configuration from
+host 0 and trains its part of each step. Host 0 writes the outputs; if it is lost, another host
 takes its place. The data must have the same path here, output_dir must be in a folder that all
 hosts share, and devices may differ.
 

@@ -18,26 +18,18 @@ namespace {
 /// Trains as another host than host 0, which has the results. Goes on when hosts meet again,
 /// perhaps as host 0.
 ExitCode join(std::vector<Trial> trials, const RunResources& resources, const Console& console) {
+  training_begins();
   const auto wants_stop = [&] { return console.requests.stop.load(); };
-  const auto meet_and_train = [&] {
-    training_ends();  // until it trains
-    const auto wants_stop_meanwhile = [&] {
-      training_begins();
-      return wants_stop();
-    };
-    return join_training(trials, resources, wants_stop_meanwhile, console.log);
-  };
-  JoinedTraining joined = meet_and_train();
+  JoinedTraining joined = join_training(trials, resources, wants_stop, console.log);
   while (joined.next && !wants_stop()) {
     for (Trial& trial : trials) trial.config.session.hosts = *joined.next;
     console.log << next_host_text(*joined.next) << std::flush;
     if (joined.next->number == 0) {
-      training_begins();
       const OutputFolder folder(trials.front().config.output_dir);
       take_run_of_host_0(folder, *joined.next);
       return resume_and_follow(std::move(trials), {}, folder, resources, {}, console);
     }
-    joined = meet_and_train();
+    joined = join_training(trials, resources, wants_stop, console.log);
   }
   ExitCode code = kDone;
   for (const TrialResult& trial : joined.result.trials) {

@@ -108,7 +108,7 @@ PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
   session.estimate = input.estimate;
   session.pilot_cache = input.pilot_cache;
   session.max_trace_spans = kTraceSpans;
-  session.hosts.plans_only = true;
+  session.hosts.endpoint.clear();  // it need not meet the other hosts
   auto submitted =
       submit_new_run(std::move(trials), configs, session, input.machine, std::move(findings));
   const SessionConfig& chosen = submitted.trials.front().config.session;

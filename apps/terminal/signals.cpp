@@ -71,6 +71,4 @@ void stop_with_document(int file) { document = file; }
 
 void training_begins() { training = true; }
 
-void training_ends() { training = false; }
-
 }  // namespace spillway

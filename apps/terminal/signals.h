@@ -25,7 +25,4 @@ void stop_with_document(int file);
 /// From now on a stop saves checkpoints.
 void training_begins();
 
-/// From now on there is nothing to save: a stop ends the process at once.
-void training_ends();
-
 }  // namespace spillway

@@ -208,15 +208,14 @@ void visit_sweep(Config& sweep, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_hosts(Config& hosts, Visitor& v) {
   v.field("size", hosts.size, IntRange{.min = 1, .max = 1024},
-          "Number of hosts with which training begins, each with a part of the reduction groups. "
-          "These keys do not affect the result. Under `torchrun` and `srun`, `size`, `number` and "
+          "Number of hosts that train together, each with a part of the reduction groups. These "
+          "keys do not affect the result. Under `torchrun` and `srun`, `size`, `number` and "
           "`endpoint` come from the environment, see [Several machines](guide/hosts.md).");
   v.field("number", hosts.number, IntRange{.min = 0, .max = 1023},
           "The number of this host, from 0. Host 0 writes the run's outputs.");
   if (v.shows(!hosts.endpoint.empty())) {
     v.field("endpoint", hosts.endpoint, kAny,
-            "`HOST:PORT`, where host 0 listens and the others find it, also while it trains. "
-            "Required for several hosts; with one, others can join later.");
+            "`HOST:PORT`, where host 0 listens and the others find it.");
   }
   if (v.shows(!hosts.address.empty())) {
     v.field("address", hosts.address, kAny,

@@ -49,7 +49,7 @@ std::string RunCalls::answer(const Json& request) {
   const bool adds_work = call == "add" || call == "set" || call == "clone" || call == "extend";
   if (adds_work && trials_.front().config.session.hosts.several()) {
     throw Error(
-        "a run with hosts.endpoint cannot be changed while it trains; stop it, and start all hosts "
+        "a run on several hosts cannot be changed while it trains; stop it, and start all hosts "
         "again with the change");
   }
   if (call == "add") return answer_add(values);

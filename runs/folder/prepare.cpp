@@ -276,10 +276,6 @@ SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
   config.hosts.invitation = invitation_of(any.config);
   if (any.config.checkpoint.keep > 0) {
     config.hosts.run_folder = OutputFolder(any.config.output_dir).path();
-  } else if (config.hosts.size == 1) {
-    throw ConfigError("hosts.endpoint", 0,
-                      "lets other hosts join, which needs checkpoints; set checkpoint.keep to 1 or "
-                      "more, or leave it out");
   }
   return config;
 }

@@ -38,16 +38,11 @@ int groups_of_host(const TrainConfig& train, const HostTeam& team) {
 }
 
 void require_endpoint(const HostsConfig& hosts) {
-  if (hosts.size == 1 || !hosts.endpoint.empty()) return;
+  if (!hosts.several() || !hosts.endpoint.empty()) return;
   throw ConfigError("hosts.endpoint", 0,
                     fmt::format("is missing, but there are {} hosts; set it to HOST:PORT, where "
                                 "host 0 listens",
                                 hosts.size));
-}
-
-std::string place_text(const HostsConfig& hosts) {
-  if (hosts.size > 1) return fmt::format("on {} hosts", hosts.size);
-  return "where other hosts may join, at hosts.endpoint";
 }
 
 }  // namespace spillway

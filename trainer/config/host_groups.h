@@ -1,7 +1,6 @@
 #pragma once
 
 #include <set>
-#include <string>
 #include <vector>
 
 #include "spillway/session_config.h"
@@ -27,8 +26,5 @@ int groups_of_host(const TrainConfig& train, const HostTeam& team);
 
 /// Throws ConfigError (`hosts.endpoint`) if there are several hosts that cannot meet.
 void require_endpoint(const HostsConfig& hosts);
-
-/// Where something cannot be used: "on 4 hosts".
-std::string place_text(const HostsConfig& hosts);
 
 }  // namespace spillway

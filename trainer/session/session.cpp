@@ -55,11 +55,10 @@ DeviceList open_devices(const SessionConfig& config) {
                   "hosts.number",
                   fmt::format("is {}, must be from 0 to {}: below hosts.size", config.hosts.number,
                               config.hosts.size - 1));
-    const std::string place = place_text(config.hosts);
     check.require(!config.early_terminate, "sweep.early_terminate",
-                  fmt::format("cannot be used {}; leave it out", place));
+                  "cannot be used on several hosts; leave it out");
     check.require(config.sharing == SharingKind::none, "scheduling.sharing",
-                  fmt::format("must be none {}", place));
+                  "must be none on several hosts");
   }
   check.finish();
   return std::move(*devices);
@@ -67,10 +66,10 @@ DeviceList open_devices(const SessionConfig& config) {
 
 /// Null for one that is alone, or only plans. Fewer hosts may come than `config` has.
 std::unique_ptr<Hosts> meet_hosts(HostsConfig& config) {
-  if (config.endpoint.empty() || config.plans_only) return nullptr;
+  if (!config.several() || config.endpoint.empty()) return nullptr;
   auto hosts = std::make_unique<Hosts>(config);
   config = hosts->config();
-  return hosts;
+  return config.several() ? std::move(hosts) : nullptr;
 }
 
 /// Including the lists.

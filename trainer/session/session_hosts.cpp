@@ -50,7 +50,7 @@ void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
   if (!config.hosts.several()) return;
   ConfigCheck check;
   const std::string on_hosts =
-      fmt::format("cannot be used {}; leave it out", place_text(config.hosts));
+      fmt::format("cannot be used on {} hosts; leave it out", config.hosts.size);
   check.require(!train.strategy, "train.strategy", on_hosts);
   check.require(train.lane_groups.empty(), "train.lane_groups", on_hosts);
   check.require(train.autoscale.empty(), "train.autoscale", on_hosts);
@@ -362,7 +362,7 @@ void Session::announce_trials(const std::vector<std::string>& client_ids) {
 }
 
 std::vector<std::string> Session::announced_trials() const {
-  if (!impl_->hosts) throw Error("this session is alone; set hosts.endpoint");
+  if (!impl_->hosts) throw Error("hosts.size is 1; set hosts.size and hosts.endpoint");
   return nlohmann::json::parse(impl_->hosts->hear("trials", 0)).get<std::vector<std::string>>();
 }
 

@@ -16,8 +16,6 @@ namespace spillway {
 void Session::Impl::begin_run() {
   if (config.estimate)
     throw Error("a session with estimated costs can only plan; set estimate = false to train");
-  if (config.hosts.plans_only)
-    throw Error("a session with hosts.plans_only can only plan; set it to false to train");
   require_endpoint(config.hosts);
   const MutexLock lock(mutex);
   idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return run_phase != RunPhase::closing; });

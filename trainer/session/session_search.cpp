@@ -8,7 +8,6 @@
 #include "scheduler/search/strategy_search.h"
 #include "scheduler/simulation/step_cost.h"
 #include "spillway/error.h"
-#include "trainer/config/host_groups.h"
 #include "trainer/session/session_impl.h"
 
 /// Searches of strategies.
@@ -74,9 +73,9 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   }
   Impl& impl = *impl_;
   if (impl.config.hosts.several()) {
-    throw ConfigError(
-        "train.strategy", 0,
-        fmt::format("cannot be used {}; leave hosts out", place_text(impl.config.hosts)));
+    throw ConfigError("hosts.size", 0,
+                      fmt::format("is {}, but a strategy is of one host; leave hosts out",
+                                  impl.config.hosts.size));
   }
   const MutexLock lock(impl.mutex);
   const SessionTrial& trial = impl.known_trial(id);

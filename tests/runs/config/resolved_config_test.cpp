@@ -86,7 +86,7 @@ TEST(ResolvedConfig, WritesALineForEachKeyOfASection) {
 
 TEST(ResolvedConfig, WritesRatesInTheUnitsOfNetworks) {
   for (const std::string rate : {"1GB/s", "2GB/s", "125MB/s", "20MiB/s", "3KiB/s"}) {
-    const std::string hosts = "hosts: {endpoint: 'a:1', network_rate: " + rate + "}\n";
+    const std::string hosts = "hosts: {size: 2, network_rate: " + rate + "}\n";
     const std::string written = to_yaml(read_valid(kShortestConfig + hosts));
     EXPECT_NE(written.find("  network_rate: " + rate + "\n"), std::string::npos) << written;
   }

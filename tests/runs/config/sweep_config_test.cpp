@@ -19,7 +19,7 @@ using testing::Texts;
 
 const std::string kField = "line 6: sweep.parameters.train.learning_rate";
 
-/// The problems_of of one swept key, without the prefix that all share.
+/// The problems of one swept key, without the prefix that all share.
 Texts problems_of(const std::string& entry, bool in_grid = false) {
   const Texts entries{"train.learning_rate: " + entry};
   Texts all = (in_grid ? testing::sweep(entries) : random_sweep(entries, 2)).problems;
@@ -47,7 +47,7 @@ TEST(SweepConfig, InfersTheDistributionFromKeys) {
     EXPECT_EQ(distribution("{distribution: " + std::string(known.name) + "}"), known.name);
 }
 
-/// An entry of a random sweep, and its problems_of.
+/// An entry of a random sweep, and its problems.
 constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the largest value
 {max: 1} -> .min: is missing; write the least value
 {distribution: constant} -> .value: is missing; write it, such as {value: 1e-3}

@@ -24,7 +24,7 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
-constexpr std::chrono::milliseconds kLimit(2000);
+constexpr std::chrono::milliseconds kLimit(5000);
 
 void say(const std::string& line) { std::cout << line << std::endl; }
 
