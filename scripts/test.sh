@@ -109,7 +109,11 @@ export SPILLWAY_PACKAGE_PYTHON="${SPILLWAY_PACKAGE_PYTHON:-}"
 export SPILLWAY_DIGITS SPILLWAY_SAFETENSORS_PYTHON SPILLWAY_TENSORBOARD_PYTHON
 # Those labelled gpu are skipped without one; this says why.
 build/tests/cuda_device_test --gtest_filter=none --gtest_brief=1 || true
+# Brief runs of experiments take minutes.
+leave_out=()
+if ((campaign == 1)); then leave_out=(--label-exclude bench); fi
 status=0
-ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$?
+ctest --test-dir build --output-on-failure --no-tests=error -j2 ${leave_out[@]+"${leave_out[@]}"} ||
+  status=$?
 if ((${#failed[@]} > 0)); then status=1; fi
 exit "$status"
