@@ -87,11 +87,12 @@ std::string to_text(Bytes value, const SizeRange&) {
   return fmt::to_string(value);
 }
 std::string to_text(Bytes value, const RateRange&) {
-  constexpr Bytes kMB = 1'000'000, kGB = 1'000 * kMB;  // of networks
+  constexpr Bytes kMB = 1'000'000, kGB = 1'000 * kMB;  // networks are rated in these
   if (value == 0) return "0";
-  if (value % 1_MiB == 0) return to_text(value, SizeRange{}) + "/s";
-  if (value % kGB == 0) return fmt::format("{}GB/s", value / kGB);
-  if (value % kMB == 0) return fmt::format("{}MB/s", value / kMB);
+  if (value % 1_MiB != 0) {
+    if (value % kGB == 0) return fmt::format("{}GB/s", value / kGB);
+    if (value % kMB == 0) return fmt::format("{}MB/s", value / kMB);
+  }
   return to_text(value, SizeRange{}) + "/s";
 }
 

@@ -1,6 +1,6 @@
 #include "models/exported/adapter.h"
-#include <ATen/ATen.h>
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "models/families/cnn.h"
-#include <ATen/ATen.h>
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

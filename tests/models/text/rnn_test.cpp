@@ -1,7 +1,7 @@
 #include "models/text/rnn.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -15,7 +15,6 @@
 #include "tests/support/models/small_resnet.h"
 #include "tests/support/models/small_rnn.h"
 #include "tests/support/models/tiny_gpt.h"
-#include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
 

@@ -10,6 +10,10 @@
 /// Trials that wait at a step, so that calls come at a known one.
 namespace spillway::testing {
 
+/// A step after which tests change a trial, and a change.
+inline constexpr std::int64_t kStep = 5;
+inline const TrainValues kSlower{.learning_rate = 1e-4};
+
 inline TrialConfig trial_until(std::int64_t until, std::uint64_t seed = 1) {
   TrialConfig trial = trial_of_seed(seed);
   trial.until = until;

@@ -15,9 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kStep = 5;
-const TrainValues kSlower{.learning_rate = 1e-4};
-
 CloneChanges changes_in(const fs::path& folder, const TrainValues& values = {}) {
   return {.client_id = folder.filename(), .values = values, .checkpoint_folder = folder};
 }
