@@ -1,9 +1,10 @@
 # The device body for NVIDIA GPUs, if the toolkit is installed. Sets SPILLWAY_HAS_CUDA; if that is
-# true, enables the language and makes the target spillway::cudart.
+# true, enables the language and makes the target spillway::cudart. Sets SPILLWAY_HAS_NCCL.
 set(SPILLWAY_CUDA AUTO CACHE STRING
     "Device body for NVIDIA GPUs: AUTO (where nvcc 13 or newer is found), ON or OFF")
 set_property(CACHE SPILLWAY_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SPILLWAY_HAS_CUDA FALSE)
+set(SPILLWAY_HAS_NCCL FALSE)
 if(NOT SPILLWAY_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "SPILLWAY_CUDA='${SPILLWAY_CUDA}' must be AUTO, ON or OFF")
 endif()
@@ -55,3 +56,14 @@ find_library(SPILLWAY_CUDART NAMES libcudart.so.13 libcudart.so
              PATHS ${_beside_torch} ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} NO_DEFAULT_PATH
              DOC "The runtime library of CUDA 13")
 include("${CMAKE_CURRENT_LIST_DIR}/Cudart.cmake")
+
+# The header of NCCL, whose library is loaded when hosts need it. LibTorch's own is preferred.
+find_path(SPILLWAY_NCCL_INCLUDE nccl.h
+          HINTS "$ENV{SPILLWAY_TORCH_DIR}/../nvidia/nccl/include"
+                "${SPILLWAY_TORCH_DIR}/../nvidia/nccl/include"
+          PATHS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} DOC "Folder of nccl.h")
+if(SPILLWAY_NCCL_INCLUDE)
+  set(SPILLWAY_HAS_NCCL TRUE)
+else()
+  message(STATUS "Without NCCL: nccl.h was not found; name its folder in SPILLWAY_NCCL_INCLUDE")
+endif()

@@ -28,7 +28,9 @@ if(EXISTS "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so")
   set_target_properties(spillway::c10_cuda PROPERTIES
     IMPORTED_LOCATION "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so" IMPORTED_SONAME libc10_cuda.so)
 endif()
-# RUNPATH is not transitive; RPATH is, so the wheel's own libraries find each other.
+# RUNPATH is not transitive; RPATH is, so the wheel's own libraries find each other. NCCL, which a
+# program may load, lies in a folder beside LibTorch.
 set(SPILLWAY_TORCH_RPATH "${SPILLWAY_TORCH_DIR}/lib" CACHE STRING "Where programs look for LibTorch")
+string(REGEX REPLACE "([^:]+)" "\\1/../../nvidia/nccl/lib" _nccl_rpath "${SPILLWAY_TORCH_RPATH}")
 target_link_options(spillway::torch INTERFACE
-  "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_RPATH}")
+  "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_RPATH}:${_nccl_rpath}")

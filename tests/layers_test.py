@@ -23,6 +23,8 @@ ROOMS = {
     "core/device/cpu": "core/base core/device",
     "core/device/cuda": "core/base core/os core/device core/device/cpu",
     "core/device/no_cuda": "core/base core/device",
+    "core/peers/nccl": "core/base core/peers core/device core/device/cuda",
+    "core/peers/no_nccl": "core/base core/peers",
     "spilling/residency": "core/base core/device",
     "spilling/tiers": "core/base core/os core/device spilling/residency",
     "spilling/transfer": "core/base core/device",
@@ -114,8 +116,8 @@ WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families"
               "models/text", "trainer/torch", "trainer/c10d", "trainer/hosts", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
-WITH_CUDA = ("core/device/cuda/", "trainer/torch/cuda/")
-CUDA = re.compile(r"(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nvtx|nvml)")
+WITH_CUDA = ("core/device/cuda/", "core/peers/nccl/", "trainer/torch/cuda/")
+CUDA = re.compile(r"(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nccl\.h|nvtx|nvml)")
 
 LAYERS = list(dict.fromkeys(room.split("/")[0] for room in ROOMS))
 OUTSIDE = ["tests", "experiments", "examples", "python"]  # they may include everything
@@ -185,7 +187,7 @@ class Tree:
             if is_of_project(included):
                 yield from problems_between(name, room, included)
             elif CUDA.match(included) and not name.startswith(WITH_CUDA):
-                yield f"{name}: {included}: CUDA only in {' and '.join(WITH_CUDA)}"
+                yield f"{name}: {included}: CUDA only in {', '.join(WITH_CUDA)}"
         if room not in WITH_TORCH:
             for included in self.torch_from(name):
                 yield f"{name}: {included}: {room} reaches no LibTorch"
@@ -264,7 +266,7 @@ class Controls(unittest.TestCase):
     EXPECTED = [
         "core/x.h: in no room", "spillway/x.h: in no room",
         "core/spec/x.h: scheduler/engine/engine.h: core/spec may not include scheduler/engine",
-        "core/base/x.h: cuda_runtime.h: CUDA only in core/device/cuda/ and trainer/torch/cuda/",
+        "core/base/x.h: cuda_runtime.h: CUDA only in core/device/cuda/, core/peers/nccl/, trainer/torch/cuda/",
         "core/os/x.h: y.h: project files are included from the root",
         "core/os/x.h: core/os/no.h: no such file", "tests/x.cpp: core/no.h: no such file",
         "spillway/ids.h: core/base/nearest.h: public headers include public ones only",

@@ -40,6 +40,19 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 template <>
 inline constexpr std::array kNames<DeviceKind>{"cpu", "cuda"};  ///< names
 
+/// The kernels with which LibTorch computes on CPUs.
+enum class NumericsKind : std::uint8_t {
+  native,   ///< the fastest of the processor
+  portable  ///< those that give the same bits on every x86-64 processor with AVX2 and FMA
+};
+template <>
+inline constexpr std::array kNames<NumericsKind>{"native", "portable"};  ///< names
+
+/// What carries the bytes of hosts that train together, as the backends of torch.distributed.
+enum class BackendKind : std::uint8_t { gloo, nccl };
+template <>
+inline constexpr std::array kNames<BackendKind>{"gloo", "nccl"};  ///< names
+
 /// How a CPU device that imitates a failure fails.
 enum class FaultKind : std::uint8_t {
   none,   ///< not at all

@@ -37,14 +37,6 @@ struct EarlyTerminate {
   bool operator==(const EarlyTerminate&) const = default;
 };
 
-/// The kernels with which LibTorch computes on CPUs.
-enum class NumericsKind : std::uint8_t {
-  native,   ///< the fastest of the processor
-  portable  ///< those that give the same bits on every x86-64 processor with AVX2 and FMA
-};
-template <>
-inline constexpr std::array kNames<NumericsKind>{"native", "portable"};  ///< names
-
 /// The largest SessionConfig::activation_share.
 inline constexpr double kMostActivations = 0.9;
 
@@ -72,6 +64,10 @@ struct HostsConfig {
   std::filesystem::path token_file;
   /// Without a token, hosts may listen at other addresses than those of the machine itself.
   bool trust_network = false;
+  /// What carries sums; the same on all hosts. nccl: from GPU to GPU, between the first GPUs of the
+  /// hosts. NCCL takes memory there beside their budgets, and neither authenticates nor encrypts,
+  /// so it needs trust_network.
+  BackendKind backend = BackendKind::gloo;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves
   /// all trials, which train on in new sessions: see Session::next_hosts(). The same happens when

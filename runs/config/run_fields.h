@@ -249,6 +249,10 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "trust_network", hosts.trust_network, kAny,
       "Without a token, also listen at other addresses than 127.0.0.1. Whoever reaches them can "
       "read the training and change it.");
+  v.field(
+      "backend", hosts.backend, kAny,
+      "What carries gradients between hosts, the same on all: Gloo through host memory, or NCCL "
+      "from GPU to GPU, which needs `trust_network`, see [Several machines](guide/hosts.md#nccl).");
 }
 
 /// All sections but the sweep.

@@ -10,14 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/peers/connect.h"
-#include "core/sealing/sealed_pipe.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/c10d/gloo_pipes.h"
 #include "trainer/c10d/quiet_c10d.h"
 #include "trainer/hosts/ask_store.h"
 #include "trainer/hosts/host_endpoint.h"
+#include "trainer/hosts/host_pipes.h"
 #include "trainer/hosts/invitation.h"
 #include "trainer/hosts/meeting.h"
 
@@ -50,7 +48,7 @@ std::string lost_text(int host) {
 
 }  // namespace
 
-Hosts::Hosts(const HostsConfig& config)
+Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
     : given_(config), config_(config), fleet_(config.number, config.size) {
   const Endpoint endpoint = checked_endpoint(config);
   const milliseconds limit = limit_of(config);
@@ -71,7 +69,7 @@ Hosts::Hosts(const HostsConfig& config)
       if (config.successors.empty() || Clock::now() + Board::kInterval > end) throw;
     }
   }
-  connect(token);
+  connect(token, gpu);
   if (invites(config)) {
     guests_.emplace(*board_, [this] {
       const MutexLock lock(mutex_);
@@ -98,22 +96,16 @@ void Hosts::meet_others() {
 }
 
 /// To all that have met; those that are lost meanwhile need not be among those that begin.
-void Hosts::connect(const std::optional<Token>& token) {
-  const milliseconds limit = limit_of(config_);
-  const std::string group = prefix_ + "hosts";
-  const GlooConnector connector(*rendezvous_, {group, number(), address_});
-  auto [pipes, failures] = connect_all(number(), size(), [&](int peer) {
-    auto pipe = connector.connect(peer, limit);
-    if (!token) return pipe;
-    return seal_pipe(std::move(pipe), {number(), peer, group}, *token, limit);
-  });
+void Hosts::connect(const std::optional<Token>& token, std::optional<int> gpu) {
+  auto [pipes, failures] =
+      connect_hosts(*rendezvous_, *board_, {config_, prefix_, address_, token, gpu});
   if (failures.contains(0)) throw HostLost(failures.at(0));
   const auto num_connected = std::ssize(pipes) - std::ssize(failures);
   if (num_connected < least_of(config_)) throw Error(failures.begin()->second);
   const MutexLock lock(mutex_);
   fleet_ = Fleet(number(), size());
   // Others may still be connecting, and proving that they have the token.
-  last_heard_.assign(pipes.size(), Clock::now() + 2 * limit);
+  last_heard_.assign(pipes.size(), Clock::now() + 2 * limit_of(config_));
   if (config_.start_size > 0) detached_.emplace();
   PeersListener& listener = *this;
   peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);

@@ -44,8 +44,9 @@ class HostsObserver {
 /// Thread-safe.
 class Hosts final : private PeersListener {
  public:
-  /// Meets the others. Throws ConfigError (`hosts.…`), HostLost, Error.
-  explicit Hosts(const HostsConfig& config);
+  /// Meets the others. `gpu`: the first of this host, for BackendKind::nccl. Throws ConfigError
+  /// (`hosts.…`), HostLost, Error.
+  explicit Hosts(const HostsConfig& config, std::optional<int> gpu = std::nullopt);
   /// Waits until all others are ready to part, too, unless training together has ended before.
   ~Hosts() override;
 
@@ -112,7 +113,7 @@ class Hosts final : private PeersListener {
   void end(const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void end_without_host_0() SPILLWAY_REQUIRES(mutex_);
   void meet_others();
-  void connect(const std::optional<Token>& token);
+  void connect(const std::optional<Token>& token, std::optional<int> gpu);
   std::string endpoint_as_host_0() SPILLWAY_REQUIRES(mutex_);
   void notify_all(std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);
   void part();

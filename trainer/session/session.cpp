@@ -59,17 +59,26 @@ DeviceList open_devices(const SessionConfig& config) {
                   "cannot be used on several hosts; leave it out");
     check.require(config.sharing == SharingKind::none, "scheduling.sharing",
                   "must be none on several hosts");
+    if (config.hosts.backend == BackendKind::nccl) {
+      check.require(config.has_gpus(), "hosts.backend",
+                    "is nccl, but no device is a GPU; write gloo, or devices of kind cuda");
+      check.require(config.hosts.trust_network, "hosts.backend",
+                    "is nccl, which neither authenticates nor encrypts; set hosts.trust_network: "
+                    "true in a private network, or write gloo");
+    }
   }
   check.finish();
   return std::move(*devices);
 }
 
 /// Null for one that is alone, or only plans. Fewer hosts may come than `config` has.
-std::unique_ptr<Hosts> meet_hosts(HostsConfig& config) {
-  if (!config.several() || config.endpoint.empty()) return nullptr;
-  auto hosts = std::make_unique<Hosts>(config);
-  config = hosts->config();
-  return config.several() ? std::move(hosts) : nullptr;
+std::unique_ptr<Hosts> meet_hosts(SessionConfig& config) {
+  if (!config.hosts.several() || config.hosts.endpoint.empty()) return nullptr;
+  std::optional<int> gpu;
+  if (config.has_gpus()) gpu = config.devices.front().index;
+  auto hosts = std::make_unique<Hosts>(config.hosts, gpu);
+  config.hosts = hosts->config();
+  return config.hosts.several() ? std::move(hosts) : nullptr;
 }
 
 /// Including the lists.
@@ -95,7 +104,7 @@ Session::Impl::Impl(SessionConfig session_config)
       home_store(make_home_store(config.offload_path, *devices[0].device)),
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
-      hosts(meet_hosts(config.hosts)),
+      hosts(meet_hosts(config)),
       trace(config.max_trace_spans),
       events(config.max_events),
       store(config, devices.exact_kind(),

@@ -335,6 +335,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return on_gpu();
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t code = on_gpu()) return code;
+  return stream->unfinished > 0 ? cudaErrorNotReady : cudaSuccess;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (const cudaError_t code = on_gpu()) return code;
   stream->give([recorded = event->recorded] { recorded.wait(); });
