@@ -45,8 +45,8 @@ find_torch() {
 
 build_all() {
   local how=(-DSPILLWAY_CUDA=ON)
-  local targets=(cuda_device_test cuda_kernels_test fake_cuda_device_test shell_gpu_test
-    gpu_copies_experiment)
+  local targets=(cuda_device_test cuda_kernels_test nccl_peers_test fake_cuda_device_test
+    shell_gpu_test gpu_copies_experiment)
   if [[ -n "$torch" ]]; then
     how+=(-DSPILLWAY_TORCH=ON "-DSPILLWAY_TORCH_DIR=$torch")
     targets+=(gpu_training_test torch_gpu_test gpu_gpt_experiment spillway)

@@ -20,6 +20,12 @@ using PartBytes = std::vector<std::byte>;
 
 constexpr milliseconds kLong(30'000);
 
+/// Also for the tests of all carriers, in which each host has a GPU.
+class FourGpus : public ::testing::Environment {
+  void SetUp() override { fake_cuda().num_gpus = 4; }
+};
+[[maybe_unused]] auto* const four_gpus = ::testing::AddGlobalTestEnvironment(new FourGpus);
+
 class NcclPipes : public ::testing::Test {
  protected:
   NcclPipes() { std::tie(first_below_, second_below_) = InProcessPipe::make(); }
