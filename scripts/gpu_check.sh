@@ -45,11 +45,11 @@ find_torch() {
 
 build_all() {
   local how=(-DSPILLWAY_CUDA=ON)
-  local targets=(cuda_device_test cuda_kernels_test nccl_peers_test fake_cuda_device_test
-    shell_gpu_test gpu_copies_experiment)
+  local targets=(cuda_device_test cuda_kernels_test fake_cuda_device_test shell_gpu_test
+    gpu_copies_experiment)
   if [[ -n "$torch" ]]; then
     how+=(-DSPILLWAY_TORCH=ON "-DSPILLWAY_TORCH_DIR=$torch")
-    targets+=(gpu_training_test torch_gpu_test gpu_gpt_experiment spillway)
+    targets+=(gpu_training_test torch_gpu_test nccl_peers_test gpu_gpt_experiment spillway)
   else
     how+=(-DSPILLWAY_TORCH=OFF)
   fi
@@ -94,6 +94,9 @@ row LibTorch "${torch:-none with a GPU part: nothing is trained}"
 check build build.log build_all || exit 1
 check "tests labelled gpu" tests.log \
   ctest --test-dir "$build" -L '^gpu$' -E experiment --output-on-failure --no-tests=error || true
+if (("$(nvidia-smi --list-gpus 2>/dev/null | wc -l)" < 4)); then
+  row "hosts by NCCL" "not run: programs need two GPUs, and nccl_peers_test four"
+fi
 check "the same without a GPU" fake.log ctest --test-dir "$build" --output-on-failure \
   -R '^(fake_cuda_device_test|shell_gpu_test)$' --no-tests=error || true
 sanitized memcheck cuda_device_test

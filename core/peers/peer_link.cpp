@@ -126,7 +126,8 @@ bool PeerLink::write(const Outgoing& outgoing) {
     pipe_->write(std::as_bytes(std::span(&outgoing.header, 1)));
     if (!bytes.empty()) pipe_->write(bytes);
     return true;
-  } catch (const PipeBroken&) {
+  } catch (const PipeBroken& broken) {
+    note(broken);
     return false;
   }
 }
@@ -135,11 +136,24 @@ void PeerLink::read_all() {
   try {
     while (read_one()) {
     }
-  } catch (const PipeBroken&) {
+  } catch (const PipeBroken& broken) {
+    note(broken);
   }
   break_off();
   for (const auto& [tag, take] : taken_from(&PeerLink::takes_)) take.ended(Peers::Outcome::lost);
-  if (is_lost()) listener_.lost(peer_);
+  if (is_lost()) listener_.lost(peer_, why_lost());
+}
+
+/// Only if this end fails. Before the other thread hears that the pipe is closed.
+void PeerLink::note(const PipeBroken& broken) {
+  if (dynamic_cast<const PipeFailed*>(&broken) == nullptr) return;
+  const MutexLock lock(mutex_);
+  if (why_.empty()) why_ = broken.what();
+}
+
+std::string PeerLink::why_lost() {
+  const MutexLock lock(mutex_);
+  return why_;
 }
 
 /// False if the peer sends what this host does not take.
@@ -194,7 +208,8 @@ bool PeerLink::read_transfer(const Header& header) {
   if (!take) return false;
   try {
     if (header.length > 0) pipe_->read(take->bytes);
-  } catch (const PipeBroken&) {
+  } catch (const PipeBroken& broken) {
+    note(broken);
     take->ended(Peers::Outcome::lost);
     return false;
   }

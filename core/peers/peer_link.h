@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -80,6 +81,8 @@ class PeerLink {
   std::optional<Take> take_of(const Header& header) SPILLWAY_REQUIRES(mutex_);
   bool read_message(const Header& header);
   bool is_lost();
+  void note(const PipeBroken& broken);
+  std::string why_lost();
 
   const int peer_;
   const std::unique_ptr<Pipe> pipe_;
@@ -93,6 +96,7 @@ class PeerLink {
   std::map<std::uint64_t, std::uint64_t> ready_ SPILLWAY_GUARDED_BY(mutex_);
   std::uint64_t epoch_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   std::uint64_t peer_epoch_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  std::string why_ SPILLWAY_GUARDED_BY(mutex_);  // this end failed
   bool is_broken_ SPILLWAY_GUARDED_BY(mutex_) = false;
   bool is_abandoned_ SPILLWAY_GUARDED_BY(mutex_) = false;
   std::thread writer_, reader_;

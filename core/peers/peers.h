@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "spillway/units.h"
 
@@ -18,8 +19,9 @@ class PeersListener {
   virtual void heard(int from, std::span<const std::byte> message) = 0;
   /// The connection to a peer broke, or a transfer has another length there than here. Called once,
   /// after its transfers have ended; nothing else comes from it. Not called after abandon(). The
-  /// peer may notice only when this host abandons its peers.
-  virtual void lost(int peer) = 0;
+  /// peer may notice only when this host abandons its peers. `why`: how this end of the connection
+  /// failed; empty: it did not.
+  virtual void lost(int peer, const std::string& why) = 0;
 };
 
 /// The hosts that train a trial together, each with a number from 0. Bytes go straight from host to

@@ -12,6 +12,12 @@ class PipeBroken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// This end fails, while the other one may be there. The text says how.
+class PipeFailed : public PipeBroken {
+ public:
+  using PipeBroken::PipeBroken;
+};
+
 /// Bytes from one host to another and back, each way in order. One thread reads while another
 /// writes.
 class Pipe {

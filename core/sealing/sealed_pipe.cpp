@@ -9,11 +9,10 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/base/mutex.h"
+#include "core/peers/deadline.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -125,39 +124,12 @@ std::unique_ptr<Pipe> sealed(const std::shared_ptr<Pipe>& pipe, const PipeEnd& e
   return made;
 }
 
-/// Closes the pipe when the time is over, unless stop() comes first.
-class Deadline {
- public:
-  Deadline(std::shared_ptr<Pipe> pipe, std::chrono::milliseconds limit)
-      : thread_([this, pipe = std::move(pipe),
-                 end = std::chrono::steady_clock::now() + limit](const std::stop_token& stop) {
-          const MutexLock lock(mutex_);
-          const auto never = [] { return false; };
-          never_.wait_until(mutex_, stop, end, never);
-          if (stop.stop_requested()) return;
-          is_over_ = true;
-          pipe->close();
-        }) {}
-  /// False if the time is over.
-  bool stop() {
-    thread_ = {};
-    const MutexLock lock(mutex_);
-    return !is_over_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar never_;
-  bool is_over_ SPILLWAY_GUARDED_BY(mutex_) = false;
-  std::jthread thread_;
-};
-
 }  // namespace
 
 std::unique_ptr<Pipe> seal_pipe(std::unique_ptr<Pipe> pipe, const PipeEnd& end, const Token& token,
                                 std::chrono::milliseconds limit) {
   const std::shared_ptr<Pipe> open = std::move(pipe);
-  Deadline deadline(open, limit);
+  Deadline deadline(*open, limit);
   std::unique_ptr<Pipe> made;
   std::string why;
   try {

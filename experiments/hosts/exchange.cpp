@@ -50,7 +50,7 @@ double seconds_since(Clock::time_point begin) {
 class Listener final : public PeersListener {
  public:
   void heard(int, std::span<const std::byte>) override {}
-  void lost(int) override {}
+  void lost(int, const std::string&) override {}
 };
 
 /// The sum of a reduction group: any values with many digits.

@@ -10,6 +10,7 @@
 
 #include "runs/config/embedded.h"
 #include "runs/folder/prepare.h"
+#include "trainer/hosts/host_backend.h"
 #include "trainer/hosts/invitation.h"
 #include "trainer/storage/run_lock.h"
 
@@ -89,6 +90,7 @@ std::vector<Trial> invited_trials(const std::string& endpoint,
   findings.throw_if_any();
   HostsConfig& hosts = trials.front().config.session.hosts;
   hosts.trust_network = own.trust_network;  // host 0 does not decide whom this host trusts
+  require_backend(hosts, trials.front().config.session.has_gpus());  // before others wait for it
   hosts = take_place(hosts);
   return trials;
 }

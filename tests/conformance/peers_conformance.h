@@ -52,8 +52,11 @@ class Told final : public PeersListener {
       messages_[from].emplace_back(message.begin(), message.end());
     });
   }
-  void lost(int peer) override {
-    note([&]() SPILLWAY_REQUIRES(mutex_) { lost_.push_back(peer); });
+  void lost(int peer, const std::string& why) override {
+    note([&]() SPILLWAY_REQUIRES(mutex_) {
+      lost_.push_back(peer);
+      reasons_.push_back(why);
+    });
   }
   /// A callback that notes how the transfer `name` ended.
   Peers::Ended ended(std::uint64_t name) {
@@ -83,6 +86,11 @@ class Told final : public PeersListener {
     const MutexLock lock(mutex_);
     return lost_;
   }
+  /// Of these losses.
+  std::vector<std::string> reasons() {
+    const MutexLock lock(mutex_);
+    return reasons_;
+  }
   std::map<std::uint64_t, std::vector<Peers::Outcome>> ends() {
     const MutexLock lock(mutex_);
     return ends_;
@@ -99,6 +107,7 @@ class Told final : public PeersListener {
   CondVar changed_;
   std::map<int, std::vector<PeerBytes>> messages_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<int> lost_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<std::string> reasons_ SPILLWAY_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::vector<Peers::Outcome>> ends_ SPILLWAY_GUARDED_BY(mutex_);
 };
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <exception>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "core/peers/nccl_pipe.h"
@@ -20,27 +20,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Host 0 tells the others which one it has.
+/// All tell it to all. One that says nothing is lost.
 void require_same_backend(Board& board, const MetHosts& hosts) {
   const HostsConfig& config = hosts.config;
-  const std::string own = to_string(config.backend), name = hosts.prefix + "backend";
-  if (config.number == 0) return board.write(name, own);
+  const auto name = [&](int host) { return fmt::format("{}backend/{}", hosts.prefix, host); };
+  const std::string own = to_string(config.backend);
+  board.write(name(config.number), own);
   const auto end = Clock::now() + limit_of(config);
-  const std::string other = board.wait_for(name, [&] {
-    if (Clock::now() > end) throw HostLost("host 0 has not answered");
-  });
-  if (other == own) return;
-  throw ConfigError(
-      "hosts.backend", 0,
-      fmt::format("is {} here and {} on host 0; write the same on all hosts", own, other));
-}
-
-void require_loaded_nccl() {
-  try {
-    require_nccl();
-  } catch (const Error& error) {
+  for (int host = 0; host < config.size; ++host) {
+    std::optional<std::string> other;
+    while (!(other = board.read(name(host))) && Clock::now() < end) {
+      std::this_thread::sleep_for(Board::kInterval);
+    }
+    if (!other || *other == own) continue;
     throw ConfigError("hosts.backend", 0,
-                      fmt::format("is nccl, but {}; or write gloo", error.what()));
+                      fmt::format("is {} here and {} on host {}; write the same on all hosts", own,
+                                  *other, host));
   }
 }
 
@@ -53,13 +48,18 @@ void add_nccl(Connections& connections, const MetHosts& hosts) {
     if (!pipe) continue;
     try {
       pipe = over_nccl(std::move(pipe), {*hosts.gpu, number < peer}, limit_of(hosts.config));
-    } catch (const std::exception& error) {
+    } catch (const PipeBroken& error) {
       pipe = nullptr;
-      connections.failures[peer] = fmt::format(
-          "host {} could not connect its GPU {} to host {} by NCCL ({}); NCCL_DEBUG=INFO makes "
-          "NCCL "
-          "say why, and hosts.backend: gloo does without it",
+      const std::string text = fmt::format(
+          "host {} could not connect its GPU {} to host {} by NCCL ({}); start the hosts with "
+          "NCCL_DEBUG=INFO to see why, or set hosts.backend: gloo",
           number, *hosts.gpu, peer, error.what());
+      if (dynamic_cast<const PipeFailed*>(&error) != nullptr) throw Error(text);
+      connections.failures[peer] = text;
+      if (peer == 0) return;  // nobody goes on without it
+    } catch (const Error& error) {
+      throw ConfigError("hosts.backend", 0,
+                        fmt::format("is nccl, but {}; or write gloo", error.what()));
     }
   }
 }
@@ -67,8 +67,6 @@ void add_nccl(Connections& connections, const MetHosts& hosts) {
 }  // namespace
 
 Connections connect_hosts(const Rendezvous& rendezvous, Board& board, const MetHosts& hosts) {
-  const bool with_nccl = hosts.config.backend == BackendKind::nccl;
-  if (with_nccl) require_loaded_nccl();
   ask_store(hosts.config.endpoint, [&] { require_same_backend(board, hosts); });
   const auto limit = limit_of(hosts.config);
   const int number = hosts.config.number;
@@ -79,7 +77,7 @@ Connections connect_hosts(const Rendezvous& rendezvous, Board& board, const MetH
     if (!hosts.token) return pipe;
     return seal_pipe(std::move(pipe), {number, peer, group}, *hosts.token, limit);
   });
-  if (with_nccl) add_nccl(connections, hosts);
+  if (hosts.config.backend == BackendKind::nccl) add_nccl(connections, hosts);
   return connections;
 }
 

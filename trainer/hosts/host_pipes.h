@@ -19,8 +19,9 @@ struct MetHosts {
   std::optional<int> gpu;  ///< the first of this host
 };
 
-/// Connects this host to all others by the carrier that its configuration names; the others do so
-/// at the same time. Throws ConfigError (`hosts.backend`), Error.
+/// Connects this host to all others by the backend that its configuration names; the others do so
+/// at the same time. Throws ConfigError (`hosts.backend`) if this host cannot use it, or another
+/// one has another; Error.
 Connections connect_hosts(const Rendezvous& rendezvous, Board& board, const MetHosts& hosts);
 
 }  // namespace spillway

@@ -104,8 +104,10 @@ void Hosts::connect(const std::optional<Token>& token, std::optional<int> gpu) {
   if (num_connected < least_of(config_)) throw Error(failures.begin()->second);
   const MutexLock lock(mutex_);
   fleet_ = Fleet(number(), size());
-  // Others may still be connecting, and proving that they have the token.
-  last_heard_.assign(pipes.size(), Clock::now() + 2 * limit_of(config_));
+  // Others may still be connecting, and proving that they have the token. NCCL connects one pair
+  // after the other.
+  const int rounds = config_.backend == BackendKind::nccl ? size() : 2;
+  last_heard_.assign(pipes.size(), Clock::now() + rounds * limit_of(config_));
   if (config_.start_size > 0) detached_.emplace();
   PeersListener& listener = *this;
   peers_ = std::make_unique<FramedPeers>(number(), std::move(pipes), listener);
@@ -206,9 +208,10 @@ void Hosts::end(const std::string& why) {
   changed_.notify_all();
 }
 
-void Hosts::lost(int host) {
+void Hosts::lost(int host, const std::string& why) {
   const MutexLock lock(mutex_);
-  lose(host, lost_text(host));
+  lose(host, why.empty() ? lost_text(host)
+                         : fmt::format("the connection to host {} failed ({})", host, why));
   follow_fleet();
 }
 

@@ -104,7 +104,7 @@ class Hosts final : private PeersListener {
   using Clock = std::chrono::steady_clock;
 
   void heard(int from, std::span<const std::byte> message) override;
-  void lost(int host) override;
+  void lost(int host, const std::string& why) override;
   void lose(int host, const std::string& why) SPILLWAY_REQUIRES(mutex_);
   void hear_parting(int from) SPILLWAY_REQUIRES(mutex_);
   void hear_word(int from, std::span<const std::byte> message) SPILLWAY_REQUIRES(mutex_);

@@ -9,6 +9,7 @@
 #include "core/base/config_check.h"
 #include "spilling/tiers/home_store.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/hosts/host_backend.h"
 #include "trainer/session/session_impl.h"
 #include "trainer/torch/counting_allocator.h"
 #include "trainer/torch/portable_kernels.h"
@@ -59,13 +60,7 @@ DeviceList open_devices(const SessionConfig& config) {
                   "cannot be used on several hosts; leave it out");
     check.require(config.sharing == SharingKind::none, "scheduling.sharing",
                   "must be none on several hosts");
-    if (config.hosts.backend == BackendKind::nccl) {
-      check.require(config.has_gpus(), "hosts.backend",
-                    "is nccl, but no device is a GPU; write gloo, or devices of kind cuda");
-      check.require(config.hosts.trust_network, "hosts.backend",
-                    "is nccl, which neither authenticates nor encrypts; set hosts.trust_network: "
-                    "true in a private network, or write gloo");
-    }
+    check.run([&] { require_backend(config.hosts, config.has_gpus()); });
   }
   check.finish();
   return std::move(*devices);

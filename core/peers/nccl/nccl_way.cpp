@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstring>
+#include <map>
 #include <thread>
 
-#include "core/peers/nccl_pipe.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -16,56 +16,76 @@ constexpr auto kPause = std::chrono::microseconds(50);
 void require_good(cudaError_t code) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
-  throw PipeBroken(cudaGetErrorString(code));
+  throw PipeFailed(cudaGetErrorString(code));
+}
+
+/// What cannot be allocated is for the user to change.
+void require_memory(cudaError_t code, const char* what, int gpu) {
+  if (code != cudaErrorMemoryAllocation) return require_good(code);
+  cudaGetLastError();
+  throw Error(fmt::format("there is no {} left for NCCL on GPU {}; lower its memory in devices",
+                          what, gpu));
+}
+
+/// Threads may not use communicators of one GPU at the same time.
+Mutex& issuing_on(int gpu) {
+  static Mutex mutex;
+  static std::map<int, Mutex> all SPILLWAY_GUARDED_BY(mutex);
+  const MutexLock lock(mutex);
+  return all[gpu];
 }
 
 }  // namespace
 
-NcclWay::NcclWay(const End& end, Clock::time_point limit, const std::atomic<bool>& closed)
-    : nccl_(nccl_calls()), closed_(closed), limit_(limit), peer_(end.sends ? 1 : 0) {
+NcclWay::NcclWay(const End& end, const std::atomic<bool>& closed)
+    : nccl_(nccl_calls()), closed_(closed), sends_(end.sends), issuing_(issuing_on(end.gpu)) {
   try {
     create(end);
     // NCCL connects two ends when they first exchange something.
-    or_abort([&] {
-      settle(end.sends ? nccl_.send(areas_[0].data, 1, ncclUint8, peer_, comm_, travels_)
-                       : nccl_.receive(areas_[0].data, 1, ncclUint8, peer_, comm_, travels_));
-      finish();
-    });
+    const std::byte any{};
+    if (sends_) {
+      begin_send(0, std::span(&any, 1));
+    } else {
+      begin_receive(0, 1);
+    }
+    finish(0);
   } catch (...) {
     release();
     throw;
   }
-  limit_.reset();
 }
+
+NcclWay::~NcclWay() { release(); }
 
 void NcclWay::create(const End& end) {
   for (cudaStream_t* stream : {&copies_, &travels_}) {
     require_good(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
   }
   for (Area& area : areas_) {
-    void* data = nullptr;
-    if (cudaMalloc(&data, kNcclArea) != cudaSuccess) {
-      cudaGetLastError();
-      throw Error(
-          fmt::format("GPU {} has no memory left for NCCL; lower its memory in devices", end.gpu));
-    }
-    area.data = static_cast<std::byte*>(data);
-    for (cudaEvent_t* event : {&area.filled, &area.emptied}) {
+    void *on_gpu = nullptr, *on_host = nullptr;
+    require_memory(cudaMalloc(&on_gpu, kNcclArea), "GPU memory", end.gpu);
+    area.on_gpu = static_cast<std::byte*>(on_gpu);
+    require_memory(cudaHostAlloc(&on_host, kNcclArea, cudaHostAllocDefault), "host memory",
+                   end.gpu);
+    area.on_host = static_cast<std::byte*>(on_host);
+    for (cudaEvent_t* event : {&area.half, &area.done}) {
       require_good(cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync));
     }
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;  // so that no call waits for an end that is lost
-  settle(nccl_.comm_init(&comm_, 2, end.id, 1 - peer_, &config));
+  config.maxCTAs = 4;   // so that those of all hosts fit beside what trains
+  settle(nccl_.comm_init(&comm_, 2, end.id, sends_ ? 0 : 1, &config));
 }
 
 void NcclWay::release() noexcept {
   abort();
   for (Area& area : areas_) {
-    for (cudaEvent_t event : {area.filled, area.emptied}) {
+    for (cudaEvent_t event : {area.half, area.done}) {
       if (event != nullptr) cudaEventDestroy(event);
     }
-    if (area.data != nullptr) cudaFree(area.data);
+    if (area.on_host != nullptr) cudaFreeHost(area.on_host);
+    if (area.on_gpu != nullptr) cudaFree(area.on_gpu);
   }
   for (cudaStream_t stream : {copies_, travels_}) {
     if (stream != nullptr) cudaStreamDestroy(stream);
@@ -80,92 +100,56 @@ void NcclWay::abort() noexcept {
   }
 }
 
-template <typename Work>
-void NcclWay::or_abort(const Work& work) {
+void NcclWay::begin_send(std::size_t part, std::span<const std::byte> bytes) {
+  const Area& area = area_of(part);
+  std::memcpy(area.on_host, bytes.data(), bytes.size());
+  require_good(
+      cudaMemcpyAsync(area.on_gpu, area.on_host, bytes.size(), cudaMemcpyHostToDevice, copies_));
+  require_good(cudaEventRecord(area.half, copies_));
+  require_good(cudaStreamWaitEvent(travels_, area.half, 0));
+  issue(area, bytes.size());
+  require_good(cudaEventRecord(area.done, travels_));
+}
+
+void NcclWay::begin_receive(std::size_t part, std::size_t size) {
+  const Area& area = area_of(part);
+  issue(area, size);
+  require_good(cudaEventRecord(area.half, travels_));
+  require_good(cudaStreamWaitEvent(copies_, area.half, 0));
+  require_good(cudaMemcpyAsync(area.on_host, area.on_gpu, size, cudaMemcpyDeviceToHost, copies_));
+  require_good(cudaEventRecord(area.done, copies_));
+}
+
+void NcclWay::issue(const Area& area, std::size_t size) {
+  const MutexLock lock(issuing_);
   if (comm_ == nullptr) throw PipeBroken("NCCL: the connection was ended");
-  try {
-    work();
-  } catch (...) {
-    abort();
-    throw;
+  settle(sends_ ? nccl_.send(area.on_gpu, size, ncclUint8, 1, comm_, travels_)
+                : nccl_.receive(area.on_gpu, size, ncclUint8, 0, comm_, travels_));
+}
+
+void NcclWay::finish(std::size_t part) {
+  for (;;) {
+    const cudaError_t code = cudaEventQuery(area_of(part).done);
+    if (code == cudaSuccess) return;
+    if (code != cudaErrorNotReady) require_good(code);
+    cudaGetLastError();  // it may count as an error
+    settle(ncclInProgress);
   }
 }
 
-void NcclWay::send(std::span<const std::byte> bytes) {
-  or_abort([&] {
-    pass(
-        bytes.size(), copies_,
-        [&](std::byte* area, std::size_t begin, std::size_t size) {
-          require_good(
-              cudaMemcpyAsync(area, bytes.data() + begin, size, cudaMemcpyDefault, copies_));
-        },
-        travels_,
-        [&](std::byte* area, std::size_t, std::size_t size) {
-          settle(nccl_.send(area, size, ncclUint8, peer_, comm_, travels_));
-        });
-    finish();
-  });
+void NcclWay::take(std::size_t part, std::span<std::byte> bytes) const {
+  std::memcpy(bytes.data(), areas_[part % kAreas].on_host, bytes.size());
 }
 
-void NcclWay::begin_receive(std::span<std::byte> bytes) {
-  or_abort([&] {
-    pass(
-        bytes.size(), travels_,
-        [&](std::byte* area, std::size_t, std::size_t size) {
-          settle(nccl_.receive(area, size, ncclUint8, peer_, comm_, travels_));
-        },
-        copies_,
-        [&](std::byte* area, std::size_t begin, std::size_t size) {
-          require_good(
-              cudaMemcpyAsync(bytes.data() + begin, area, size, cudaMemcpyDefault, copies_));
-        });
-  });
-}
-
-/// Nothing here waits for a stream: one fills an area once the other has emptied it.
-void NcclWay::pass(std::size_t bytes, cudaStream_t filling, const Stage& fill,
-                   cudaStream_t emptying, const Stage& empty) {
-  for (std::size_t begin = 0; begin < bytes; begin += kNcclArea) {
-    Area& area = areas_[begin / kNcclArea % areas_.size()];
-    const std::size_t size = std::min<std::size_t>(kNcclArea, bytes - begin);
-    if (area.is_used) require_good(cudaStreamWaitEvent(filling, area.emptied, 0));
-    fill(area.data, begin, size);
-    require_good(cudaEventRecord(area.filled, filling));
-    require_good(cudaStreamWaitEvent(emptying, area.filled, 0));
-    empty(area.data, begin, size);
-    require_good(cudaEventRecord(area.emptied, emptying));
-    area.is_used = true;
-  }
-}
-
-void NcclWay::finish() {
-  or_abort([&] {
-    for (cudaStream_t stream : {travels_, copies_}) {
-      for (;;) {
-        const cudaError_t code = cudaStreamQuery(stream);
-        if (code == cudaSuccess) break;
-        if (code != cudaErrorNotReady) require_good(code);
-        cudaGetLastError();  // which it may have become
-        settle(ncclInProgress);
-      }
-    }
-  });
-}
-
-/// Until a call has had its effect.
+/// Waits until a call has had its effect.
 void NcclWay::settle(ncclResult_t result) {
   while (result == ncclInProgress) {
-    require_open();
+    if (closed_) throw PipeBroken("NCCL: the connection was ended");
     std::this_thread::sleep_for(kPause);
     const ncclResult_t asked = nccl_.comm_error(comm_, &result);
     if (asked != ncclSuccess) result = asked;
   }
-  if (result != ncclSuccess) throw PipeBroken(fmt::format("NCCL: {}", nccl_.text_of(result)));
-}
-
-void NcclWay::require_open() const {
-  if (closed_) throw PipeBroken("NCCL: the connection was ended");
-  if (limit_ && Clock::now() > *limit_) throw PipeBroken("NCCL: the GPUs are not connected");
+  if (result != ncclSuccess) throw PipeFailed(fmt::format("NCCL: {}", nccl_.text_of(result)));
 }
 
 }  // namespace spillway

@@ -6,15 +6,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <functional>
-#include <optional>
 #include <span>
 
+#include "core/base/mutex.h"
 #include "core/peers/nccl/nccl_calls.h"
+#include "core/peers/nccl_pipe.h"
 
 namespace spillway {
 
-/// One way between two GPUs. One thread at a time uses it, whose GPU is that of its end.
+/// One way between two GPUs, for parts of at most kNcclArea. One thread at a time uses it, whose
+/// GPU is that of its end. No call waits for the other end but those that say so.
 class NcclWay {
  public:
   struct End {
@@ -22,49 +23,48 @@ class NcclWay {
     bool sends = false;  ///< else the other end does
     ncclUniqueId id{};   ///< of both ends
   };
-  using Clock = std::chrono::steady_clock;
+  /// Parts that may have begun and not ended.
+  static constexpr std::size_t kAreas = 2;
 
-  /// Connects both ends. `closed`, which outlives this, ends all waits. Throws Error if there is no
-  /// memory, PipeBroken if the other end has not come until `limit`.
-  NcclWay(const End& end, Clock::time_point limit, const std::atomic<bool>& closed);
-  ~NcclWay() { release(); }
+  /// Connects both ends: waits for the other one. `closed`, which outlives this, ends all waits.
+  /// Throws Error if there is no memory; PipeBroken.
+  NcclWay(const End& end, const std::atomic<bool>& closed);
+  ~NcclWay();
   NcclWay(const NcclWay&) = delete;
   NcclWay& operator=(const NcclWay&) = delete;
 
-  /// The other end receives as many bytes. After an exception, nothing touches them any more.
-  /// Throws PipeBroken.
-  void send(std::span<const std::byte> bytes);
-  /// Returns before the bytes are there: see finish().
-  void begin_receive(std::span<std::byte> bytes);
-  void finish();
-  /// Ends what has begun, and waits until nothing touches its bytes.
+  // Parts have numbers from 0, in order. They throw PipeBroken.
+
+  /// The other end begins to receive as many bytes. They are copied before this returns.
+  void begin_send(std::size_t part, std::span<const std::byte> bytes);
+  void begin_receive(std::size_t part, std::size_t size);
+  /// Waits until the part has been sent, or received.
+  void finish(std::size_t part);
+  /// Copies what was received.
+  void take(std::size_t part, std::span<std::byte> bytes) const;
+
+  /// Ends what has begun.
   void abort() noexcept;
 
  private:
-  /// An area of GPU memory that parts pass one after the other.
   struct Area {
-    std::byte* data = nullptr;
-    cudaEvent_t filled = nullptr, emptied = nullptr;
-    bool is_used = false;
+    std::byte *on_gpu = nullptr, *on_host = nullptr;
+    cudaEvent_t half = nullptr, done = nullptr;  ///< of the two steps of a part
   };
-  using Stage = std::function<void(std::byte* area, std::size_t begin, std::size_t size)>;
 
   void create(const End& end);
   void release() noexcept;
-  void pass(std::size_t bytes, cudaStream_t filling, const Stage& fill, cudaStream_t emptying,
-            const Stage& empty);
+  Area& area_of(std::size_t part) { return areas_[part % kAreas]; }
+  void issue(const Area& area, std::size_t size);
   void settle(ncclResult_t result);
-  void require_open() const;
-  template <typename Work>
-  void or_abort(const Work& work);
 
   const NcclCalls& nccl_;
   const std::atomic<bool>& closed_;
-  std::optional<Clock::time_point> limit_;  // while both ends connect
-  const int peer_;                          // rank of the other end
+  const bool sends_;
+  Mutex& issuing_;  // of the GPU
   ncclComm_t comm_ = nullptr;
   cudaStream_t copies_ = nullptr, travels_ = nullptr;
-  std::array<Area, 2> areas_;
+  std::array<Area, kAreas> areas_;
 };
 
 }  // namespace spillway

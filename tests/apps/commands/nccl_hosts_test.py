@@ -18,6 +18,7 @@ NUM_GPUS = len(re.findall("^GPU [0-9]", small_run.finish([PROGRAM, "doctor"]), r
 CONFIG = {**GPT, "model": {**GPT["model"], "hidden_size": 128},
           "devices": [{"kind": "cuda", "index": 0, "memory": "32MiB"}]}
 NCCL = ("hosts.backend=nccl", "hosts.trust_network=true")
+IS_STAND_IN = "fake" in pathlib.Path(PROGRAM).name
 
 
 def on_gpu(index):
@@ -31,8 +32,13 @@ class NcclHosts(Hosts):
         return [self.start("train", path, f"output_dir={self.folder / out}", "hosts.size=2",
                            f"hosts.number={number}", f"hosts.endpoint={endpoint}", on_gpu(number),
                            *(["--json"] if number == 0 else []), *overrides,
+                           NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=str(self.folder / f"{out}.log{number}"),
                            SPILLWAY_FAKE_NCCL_REPORT=str(self.folder / f"{out}.nccl{number}"))
                 for number in range(2)]
+
+    def num_with_nccl(self, out="run"):
+        """Hosts that have used it."""
+        return len([*self.folder.glob(f"{out}.{'nccl' if IS_STAND_IN else 'log'}*")])
 
     def reports(self, out="run"):
         """Of the stand-in, by host: bytes sent over NCCL, and calls that it does not allow."""
@@ -42,19 +48,24 @@ class NcclHosts(Hosts):
     def test_train_to_the_same_bits(self):
         alone = self.alone(CONFIG)
         self.assertEqual(self.results(self.two(CONFIG, *NCCL)), alone)
+        self.assertEqual(self.num_with_nccl(), 2)
+        self.assertEqual(self.results(self.two(CONFIG, "hosts.trust_network=true", out="gloo")), alone)
+        self.assertEqual(self.num_with_nccl("gloo"), 0)
+        other = self.results(self.two(CONFIG, *NCCL, "seed=5", out="other"))
+        self.assertNotEqual(other, alone)
+
+    @unittest.skipUnless(IS_STAND_IN, "NCCL counts nothing")
+    def test_send_what_is_planned(self):
         plan = json.loads(small_run.finish(
             [PROGRAM, "plan", str(self.write(CONFIG)), "--json", "hosts.size=2"]))
         planned = plan["trials"][0]["sent_bytes_per_step"] * CONFIG["train"]["max_steps"]
+        self.results(self.two(CONFIG, *NCCL))
         for sent, misused in self.reports():
             self.assertEqual(misused, 0)
             self.assertGreater(sent, 0.9 * planned)
             self.assertLess(sent, planned)  # small parts take the other way
-        self.assertEqual(self.results(self.two(CONFIG, "hosts.trust_network=true", out="gloo")), alone)
-        self.assertEqual(self.reports("gloo"), [])
-        other = self.results(self.two(CONFIG, *NCCL, "seed=5", out="other"))
-        self.assertNotEqual(other, alone)
 
-    def test_authenticate_what_gloo_carries(self):
+    def test_may_have_a_token(self):
         own = self.token("token")
         self.assertEqual(self.results(self.two(CONFIG, *NCCL, own)), self.alone(CONFIG))
 
@@ -74,9 +85,18 @@ class NcclHosts(Hosts):
                             f"hosts.number={number}", f"hosts.endpoint={endpoint}", on_gpu(number),
                             "hosts.trust_network=true", f"hosts.backend={backend}")
                  for number, backend in enumerate(("nccl", "gloo"))]
-        log = self.logs_of_failed(hosts[1:])[0]
-        self.assertIn("hosts.backend: is gloo here and nccl on host 0; write the same on all hosts", log)
-        hosts[0].kill()
+        logs = self.logs_of_failed(hosts)
+        for log, own, other in ((logs[0], "nccl", "gloo"), (logs[1], "gloo", "nccl")):
+            self.assertIn(f"hosts.backend: is {own} here and {other} on host ", log)
+
+    def test_refuse_one_that_does_not_trust_the_network_before_they_wait_for_it(self):
+        endpoint = small_run.free_endpoint()
+        first = self.start("train", self.write(CONFIG), "--json", f"output_dir={self.folder / 'run'}",
+                           "hosts.size=2", f"hosts.endpoint={endpoint}", *NCCL)
+        log = self.logs_of_failed([self.start("join", endpoint, on_gpu(1))])[0]
+        self.assertIn("hosts.backend: is nccl, which neither authenticates nor encrypts", log)
+        joined = self.start("join", endpoint, on_gpu(1), "hosts.trust_network=true")
+        self.assertEqual(self.results([first, joined]), self.alone(CONFIG))
 
     def test_trust_their_network_and_have_gpus(self):
         for overrides, expected in (

@@ -5,6 +5,7 @@
 #include <future>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
@@ -40,6 +41,7 @@ class NcclPipes : public ::testing::Test {
     EXPECT_EQ(fake_cuda().on_no_gpu, 0);
     EXPECT_EQ(fake_cuda().on_no_stream, 0);
     EXPECT_EQ(fake_cuda().spinning, 0);
+    EXPECT_EQ(fake_cuda().pageable, 0);
     fake_nccl().sent = 0;
     fake_nccl().sends_left = -1;
   }
@@ -93,7 +95,7 @@ TEST_F(NcclPipes, EndAReadWhoseOtherEndIsLost) {
     PartBytes taken(3 * kNcclArea);
     first_->read(taken);
   });
-  std::this_thread::sleep_for(milliseconds(20));
+  while (fake_nccl().receiving == 0) std::this_thread::yield();
   second_.reset();
   EXPECT_THROW(reading.get(), PipeBroken);
   PartBytes more(kLeastOverNccl);
@@ -103,53 +105,86 @@ TEST_F(NcclPipes, EndAReadWhoseOtherEndIsLost) {
 /// Another thread notices that, and closes the pipe.
 TEST_F(NcclPipes, EndAWriteWhenThePipeIsClosed) {
   connect();
-  auto writing = std::async(std::launch::async, [&] { first_->write(drawn(3 * kNcclArea)); });
-  EXPECT_EQ(writing.wait_for(milliseconds(20)), std::future_status::timeout) << "nobody reads";
-  first_->close();
+  auto writing = std::async(std::launch::async, [&] { first_->write(drawn(30 * kNcclArea)); });
+  while (fake_nccl().sent == 0) std::this_thread::yield();
+  first_->close();  // nobody reads
   EXPECT_THROW(writing.get(), PipeBroken);
+  EXPECT_LE(fake_nccl().sent, 2 * kNcclArea) << "no more than two parts begin before one ends";
   EXPECT_THROW(first_->write(drawn(kLeastOverNccl)), PipeBroken);
   EXPECT_THROW(first_->write(drawn(1)), PipeBroken);
 }
 
-TEST_F(NcclPipes, BreakWithAnErrorOfNccl) {
+TEST_F(NcclPipes, FailWithAnErrorOfNccl) {
   connect();
+  auto reading = std::async(std::launch::async, [&] {
+    PartBytes taken(kNcclArea);
+    second_->read(taken);
+  });
   fake_nccl().sends_left = 1;
-  const auto error = thrown<PipeBroken>([&] { first_->write(drawn(kNcclArea)); });
+  const auto error = thrown<PipeFailed>([&] { first_->write(drawn(kNcclArea)); });
   EXPECT_STREQ(error.what(), "NCCL: remote process exited");
+  first_->close();  // as its owner does
+  EXPECT_THROW(reading.get(), PipeBroken);
 }
 
-TEST_F(NcclPipes, BreakWithAGpu) {
+/// In the middle of a part, and from then on.
+TEST_F(NcclPipes, FailWithAGpu) {
   connect();
-  fake_cuda().broken[0] = cudaErrorIllegalAddress;
-  EXPECT_THROW(first_->write(drawn(kNcclArea)), PipeBroken);
+  fake_cuda().copies_left = 2;
+  auto reading = std::async(std::launch::async, [&] {
+    PartBytes taken(5 * kNcclArea);
+    second_->read(taken);
+  });
+  EXPECT_THROW(first_->write(drawn(5 * kNcclArea)), PipeFailed);
+  EXPECT_THROW(first_->write(drawn(5 * kNcclArea)), PipeFailed);
+  first_->close();
+  EXPECT_THROW(reading.get(), PipeBroken);
   first_.reset();
   fake_cuda().broken[0] = cudaSuccess;
+  fake_cuda().copies_left = -1;
 }
 
-TEST_F(NcclPipes, ThrowIfTheOtherEndDoesNotCome) {
-  auto reading = std::async(std::launch::async, [&] {
-    PartBytes ids(256);
-    second_below_->read(ids);
+/// Takes the ids of the first end, and says nothing more.
+std::future<void> silent(Pipe& pipe) {
+  return std::async(std::launch::async, [&pipe] {
+    PartBytes ids(2 * 128);
+    pipe.read(ids);
   });
+}
+
+TEST_F(NcclPipes, AreNotConnectedIfTheOtherEndSaysNothing) {
+  const auto other = silent(*second_below_);
   const auto error = thrown<PipeBroken>(
       [&] { over_nccl(std::move(first_below_), {.gpu = 0, .is_first = true}, milliseconds(50)); });
-  EXPECT_STREQ(error.what(), "NCCL: the GPUs are not connected");
+  EXPECT_STREQ(error.what(), "the GPUs are not connected within 0.05 s");
+  // Not even the names.
+  std::tie(first_below_, second_below_) = InProcessPipe::make();
+  EXPECT_THROW(over_nccl(std::move(first_below_), {.gpu = 0, .is_first = true}, milliseconds(50)),
+               PipeBroken);
 }
 
-TEST_F(NcclPipes, ThrowWithoutMemoryOrTheLibrary) {
+TEST_F(NcclPipes, AreNotConnectedIfTheOtherEndFails) {
+  auto other = silent(*second_below_);
+  auto first = std::async(std::launch::async, [&] {
+    return over_nccl(std::move(first_below_), {.gpu = 0, .is_first = true}, kLong);
+  });
+  other.get();
+  second_below_->close();
+  EXPECT_THROW(first.get(), PipeBroken) << "long before the limit";
+}
+
+TEST_F(NcclPipes, NeedMemoryAndTheLibrary) {
   fake_nccl().is_missing = true;
   const auto missing = thrown<Error>([&] { require_nccl(); });
   EXPECT_STREQ(missing.what(), "NCCL cannot be loaded (no such file)");
   fake_nccl().is_missing = false;
-  auto reading = std::async(std::launch::async, [&] {
-    PartBytes ids(256);
-    second_below_->read(ids);
-  });
+  auto other = silent(*second_below_);
   fake_cuda().fragmented = true;
   const auto full = thrown<Error>(
       [&] { over_nccl(std::move(first_below_), {.gpu = 0, .is_first = true}, kLong); });
   fake_cuda().fragmented = false;
-  EXPECT_STREQ(full.what(), "GPU 0 has no memory left for NCCL; lower its memory in devices");
+  EXPECT_STREQ(full.what(),
+               "there is no GPU memory left for NCCL on GPU 0; lower its memory in devices");
 }
 
 }  // namespace

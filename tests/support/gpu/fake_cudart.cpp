@@ -130,6 +130,12 @@ LockedMemory& locked_memory() {
   return all;
 }
 
+/// Whether a copy waits for its stream, because the GPU cannot access this memory.
+bool is_pageable(const void* address) {
+  const auto* const begin = static_cast<const std::byte*>(address);
+  return !gpu_memory().find(begin) && !locked_memory().contains(begin);
+}
+
 /// The state of the thread's GPU; the first one if it has set none, as in CUDA.
 cudaError_t state() { return fake_cuda().broken.at(current_gpu > 0 ? 1 : 0); }
 
@@ -335,11 +341,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return on_gpu();
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  if (const cudaError_t code = on_gpu()) return code;
-  return stream->unfinished > 0 ? cudaErrorNotReady : cudaSuccess;
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (const cudaError_t code = on_gpu()) return code;
   stream->give([recorded = event->recorded] { recorded.wait(); });
@@ -367,6 +368,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return on_gpu();
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t code = on_gpu()) return code;
+  return event->recorded.done() ? cudaSuccess : cudaErrorNotReady;
+}
+
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   --fake_cuda().events;
@@ -378,7 +384,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (stream && stream->gpu == 0 && --fake_cuda().copies_left == 0) {
     fake_cuda().broken[0] = cudaErrorIllegalAddress;
   }
-  return give(stream, [=] { std::memcpy(seen_by_gpu(to), seen_by_gpu(from), bytes); });
+  const cudaError_t code =
+      give(stream, [=] { std::memcpy(seen_by_gpu(to), seen_by_gpu(from), bytes); });
+  if (code == cudaSuccess && stream && (is_pageable(to) || is_pageable(from))) {
+    ++fake_cuda().pageable;
+    stream->thread.record().wait();
+  }
+  return code;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {

@@ -10,7 +10,7 @@
 
 #include "spillway/units.h"
 
-/// The calls of the CUDA runtime that core/device/cuda/ makes, without a GPU. Link fake_cudart.cpp
+/// The calls of the CUDA runtime that core/ makes, without a GPU. Link fake_cudart.cpp
 /// to use them. Streams are threads, and the test configures the machine. GPU memory is host
 /// memory, but an access at its GPU address ends the program. Undefined behaviour that a real
 /// runtime may tolerate or report late is counted or refused at once. Tests see whether streams,
@@ -35,6 +35,7 @@ struct FakeCuda {
   std::atomic<int> on_no_stream = 0;  ///< work for the default stream, which waits for all others
   std::atomic<int> spinning = 0;      ///< events on which a thread would spin
   std::atomic<int> waits = 0;         ///< a thread waited for a stream
+  std::atomic<int> pageable = 0;  ///< copies that made a thread wait: memory was not page-locked
 };
 
 /// The machine of this process.

@@ -109,7 +109,7 @@ using spillway::testing::FakeNcclLine;
 
 struct ncclComm {
   std::shared_ptr<FakeNcclLine> line = std::make_shared<FakeNcclLine>();
-  int rank = 0;
+  int rank = 0, gpu = 0;
   std::thread connecting;
   std::atomic<int> users = 0;        // threads in a call
   std::atomic<int> in_progress = 0;  // a call: the next question is answered with it
@@ -151,6 +151,7 @@ ncclResult_t comm_init(ncclComm_t* made, int ranks, ncclUniqueId id, int rank,
   if (ranks != 2 || rank < 0 || rank > 1 || config->blocking != 0) return ncclInvalidArgument;
   auto* const comm = new ncclComm;
   comm->rank = rank;
+  cudaGetDevice(&comm->gpu);
   comm->connecting = std::thread([line = comm->line, id, rank] { line->connect(id, rank); });
   ++fake_nccl().communicators;
   *made = comm;
@@ -177,7 +178,11 @@ template <typename Move>
 ncclResult_t begin(ncclComm_t comm, const void* bytes, ncclDataType_t type, int peer,
                    cudaStream_t stream, const Move& move) {
   const User user(comm);
-  if (comm->in_progress > 0 || seen_by_gpu(bytes) == bytes) ++fake_nccl().misused;
+  int gpu = 0;
+  cudaGetDevice(&gpu);
+  if (gpu != comm->gpu || comm->in_progress > 0 || seen_by_gpu(bytes) == bytes) {
+    ++fake_nccl().misused;
+  }
   if (type != ncclUint8 || peer != 1 - comm->rank || !comm->line->is_connected()) {
     return ncclInvalidArgument;
   }
@@ -200,8 +205,11 @@ ncclResult_t send(const void* bytes, std::size_t size, ncclDataType_t type, int 
 
 ncclResult_t receive(void* bytes, std::size_t size, ncclDataType_t type, int peer, ncclComm_t comm,
                      cudaStream_t stream) {
-  return begin(comm, bytes, type, peer, stream,
-               [=](FakeNcclLine& line) { line.read(seen_by_gpu(bytes), size); });
+  return begin(comm, bytes, type, peer, stream, [=](FakeNcclLine& line) {
+    ++fake_nccl().receiving;
+    line.read(seen_by_gpu(bytes), size);
+    --fake_nccl().receiving;
+  });
 }
 
 const char* text_of(ncclResult_t result) {

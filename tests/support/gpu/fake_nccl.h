@@ -13,9 +13,10 @@ namespace spillway::testing {
 struct FakeNccl {
   std::atomic<int> communicators = 0;
   std::atomic<Bytes> sent = 0;
-  /// Calls that NCCL does not allow: of host memory, of two threads at once, of an end that waits
-  /// in a call.
+  /// Calls that NCCL does not allow: of host memory, of two threads at once, before the call before
+  /// has had its effect, on another GPU.
   std::atomic<int> misused = 0;
+  std::atomic<int> receiving = 0;        ///< receives that have begun and wait for bytes
   std::atomic<bool> is_missing = false;  ///< the library cannot be loaded
   std::atomic<int> sends_left = -1;      ///< the last one reports an error; negative: none
 };

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "core/peers/connect.h"
 #include "core/peers/framed_peers.h"
 #include "spillway/ids.h"
 #include "tests/support/peers/in_process_pipe.h"
@@ -33,17 +32,20 @@ inline std::vector<Pipes> in_process_pipes(std::size_t hosts) {
 using AddLayer =
     std::function<std::unique_ptr<Pipe>(std::unique_ptr<Pipe> pipe, int number, int peer)>;
 
-/// Peers over pipes with these layers.
+/// Peers over pipes with these layers, which each host adds in the order of the others. Throws what
+/// `add` throws.
 inline std::vector<std::unique_ptr<Peers>> layered_peers(std::span<PeersListener* const> listeners,
                                                          const AddLayer& add) {
   std::vector<Pipes> pipes = in_process_pipes(listeners.size());
   std::vector<std::future<std::unique_ptr<Peers>>> adding;
   for (std::size_t h = 0; h < listeners.size(); ++h) {
     adding.push_back(std::async(std::launch::async, [&, h]() -> std::unique_ptr<Peers> {
-      const int number = static_cast<int>(h), size = static_cast<int>(listeners.size());
-      auto connected = connect_all(
-          number, size, [&](int peer) { return add(std::move(pipes[h][at(peer)]), number, peer); });
-      return std::make_unique<FramedPeers>(number, std::move(connected.pipes), *listeners[h]);
+      const int number = static_cast<int>(h);
+      for (int peer = 0; peer < std::ssize(pipes); ++peer) {
+        std::unique_ptr<Pipe>& pipe = pipes[h][at(peer)];
+        if (pipe) pipe = add(std::move(pipe), number, peer);
+      }
+      return std::make_unique<FramedPeers>(number, std::move(pipes[h]), *listeners[h]);
     }));
   }
   std::vector<std::unique_ptr<Peers>> peers;

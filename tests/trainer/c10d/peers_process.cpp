@@ -42,7 +42,7 @@ std::vector<std::byte> bytes_of(int host, int round) {
 class Rounds final : public PeersListener {
  public:
   void heard(int, std::span<const std::byte>) override {}
-  void lost(int peer) override { say("lost " + std::to_string(peer)); }
+  void lost(int peer, const std::string&) override { say("lost " + std::to_string(peer)); }
   void begin() {
     const MutexLock lock(mutex_);
     ++open_;

@@ -25,7 +25,7 @@ constexpr int kHosts = 3;
 class Listener final : public PeersListener {
  public:
   void heard(int, std::span<const std::byte>) override {}
-  void lost(int) override {}
+  void lost(int, const std::string&) override {}
 };
 
 /// Hosts in one process, each with a home that has its number everywhere.
