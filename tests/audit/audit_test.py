@@ -2,8 +2,8 @@
 """Are the tests of checkpoints able to fail? Each bug of bugs.py must be caught by its test.
 
 Usage: audit_test.py SOURCE_DIR WORK_DIR COMPILER -- COMPILE_ARG... -- LINK_ARG...
-A bug's file is changed, compiled with the other files of its room, as libraries are, and linked in
-front of the libraries, whose own copies are then not taken; the test named beside the bug must fail.
+A bug's file is changed and compiled. It and the other files of its room are linked in front of the
+libraries, whose own copies are then not taken; the test named beside the bug must fail.
 """
 import concurrent.futures
 import os
@@ -36,17 +36,36 @@ def changed_source(source, bug):
     return text.replace(bug.old, bug.new)
 
 
-def build(source, folder, compiler, compile_args, link_args, bug):
-    folder.mkdir(parents=True, exist_ok=True)
-    room, compiled, program = folder / "room.cpp", folder / "room.o", folder / "program"
-    (folder / "changed.cpp").write_text(changed_source(source, bug), encoding="utf-8")
-    files = [str(file.relative_to(source)) for file in sorted((source / bug.file).parent.glob("*.cpp"))]
-    files[files.index(bug.file)] = "changed.cpp"
-    room.write_text("".join(f'#include "{file}"\n' for file in files), encoding="utf-8")
-    run([*compiler, *compile_args, f"-I{source}", f"-I{source}/include", "-c", str(room), "-o",
-         str(compiled)])
-    run([compiler[-1], str(compiled), *link_args, "-o", str(program)])
-    return program
+class Rooms:
+    """The files of rooms, each compiled once, and programs with one of them changed."""
+
+    def __init__(self, source, work, compiler, compile_args, link_args):
+        self.source, self.work, self.compiler = source, work, compiler
+        self.compile_args, self.link_args = compile_args, link_args
+
+    def files_of(self, bug):
+        """The files of the room that has the bug."""
+        return sorted((self.source / bug.file).parent.glob("*.cpp"))
+
+    def object_of(self, file):
+        return self.work / file.relative_to(self.source).with_suffix(".o")
+
+    def compile(self, file, compiled):
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        run([*self.compiler, *self.compile_args, f"-I{self.source}", f"-I{self.source}/include",
+             "-c", str(file), "-o", str(compiled)])
+
+    def build(self, folder, bug):
+        """The program with this bug, in a folder of its own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        changed, program = folder / "changed.cpp", folder / "program"
+        changed.write_text(changed_source(self.source, bug), encoding="utf-8")
+        self.compile(changed, changed.with_suffix(".o"))
+        others = [str(self.object_of(file)) for file in self.files_of(bug)
+                  if file != self.source / bug.file]
+        run([self.compiler[-1], str(changed.with_suffix(".o")), *others, *self.link_args,
+             "-o", str(program)])
+        return program
 
 
 def problem_of(program, test):
@@ -61,10 +80,9 @@ def problem_of(program, test):
     return ""
 
 
-def audit(number, bug, arguments):
-    source, work, compiler, compile_args, link_args = arguments
+def audit(number, bug, rooms):
     try:
-        program = build(source, work / str(number), compiler, compile_args, link_args, bug)
+        program = rooms.build(rooms.work / str(number), bug)
         problem = problem_of(program, bug.test)
         program.unlink()
     except RuntimeError as error:
@@ -74,9 +92,11 @@ def audit(number, bug, arguments):
 
 
 def main():
-    arguments = split_arguments(sys.argv[1:])
+    rooms = Rooms(*split_arguments(sys.argv[1:]))
+    files = sorted({file for bug in BUGS for file in rooms.files_of(bug)})
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        caught = list(pool.map(lambda item: audit(*item, arguments), enumerate(BUGS)))
+        list(pool.map(lambda file: rooms.compile(file, rooms.object_of(file)), files))
+        caught = list(pool.map(lambda item: audit(*item, rooms), enumerate(BUGS)))
     print(f"{sum(caught)} of {len(BUGS)} bugs are caught")
     return 0 if all(caught) else 1
 
