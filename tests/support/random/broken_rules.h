@@ -82,14 +82,40 @@ inline TrialConfig summed_by_lane(TrialConfig trial, int lanes) {
   return trial;
 }
 
-/// A trainer that lets LibTorch and MKL compute each op with two threads.
-inline TrialConfig with_two_threads_per_op(const TrialConfig& trial) {
-  return with_before(trial, [](LayerContext&) {
-    at::set_num_threads(2);
-    if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
-      reinterpret_cast<int (*)(int)>(set)(2);
+/// For the operations of LibTorch and MKL that this thread runs.
+inline void use_two_threads() {
+  at::set_num_threads(2);
+  if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
+    reinterpret_cast<int (*)(int)>(set)(2);
+  }
+}
+
+/// Computes with two threads, backward too.
+class TwoThreads final : public Layer {
+ public:
+  explicit TwoThreads(std::unique_ptr<Layer> layer) : layer_(std::move(layer)) {}
+  LayerResult forward(std::span<const at::Tensor> inputs, std::span<const at::Tensor> params,
+                      const LayerContext& context) const override {
+    use_two_threads();
+    LayerResult result = layer_->forward(inputs, params, context);
+    if (result.output.requires_grad()) {
+      result.output.register_hook([](const at::Tensor&) { use_two_threads(); });
     }
-  });
+    return result;
+  }
+
+ private:
+  std::unique_ptr<Layer> layer_;
+};
+
+/// A trainer that lets LibTorch and MKL compute each op with two threads.
+inline TrialConfig with_two_threads_per_op(TrialConfig trial) {
+  trial.model = [make = trial.model](std::int64_t vn_size) {
+    auto model = make(vn_size);
+    for (auto& layer : model->layers) layer = std::make_unique<TwoThreads>(std::move(layer));
+    return model;
+  };
+  return trial;
 }
 
 }  // namespace spillway::testing

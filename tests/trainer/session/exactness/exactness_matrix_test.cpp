@@ -381,16 +381,15 @@ TEST_P(MatrixControl, DiffersWithLeftFoldsPerDevice) {
 TEST_P(MatrixControl, DiffersWithMoreThreadsPerOp) {
   TrialConfig brief = trial();
   if (brief.train.dtype == FloatType::bf16) {
-    GTEST_SKIP() << "oneDNN multiplies bf16 by as many threads as it finds useful";
+    GTEST_SKIP() << "the sums of one step may round to the same bf16";
   }
   if (GetParam().name.starts_with("Translation")) {
-    GTEST_SKIP() << "no operation of this network is large enough for two threads";
+    GTEST_SKIP() << "no operation of this network divides its sums between two threads";
   }
   brief.train.max_steps = 1;
   const Outcome one_thread = computed_by(1, brief);
   EXPECT_EQ(difference(computed_by(1, brief), one_thread), "") << "one thread again";
-  const std::string by_two = difference(computed_by(1, with_two_threads_per_op(brief)), one_thread);
-  if (by_two.empty()) GTEST_SKIP() << "MKL divides no sum of these products on this processor";
+  EXPECT_NE(difference(computed_by(1, with_two_threads_per_op(brief)), one_thread), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(, Matrix, ::testing::ValuesIn(families()),
