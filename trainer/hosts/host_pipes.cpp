@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "core/peers/nccl_pipe.h"
@@ -13,31 +11,9 @@
 #include "spillway/ids.h"
 #include "trainer/c10d/gloo_pipes.h"
 #include "trainer/hosts/ask_store.h"
-#include "trainer/hosts/host_endpoint.h"
 
 namespace spillway {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// All tell it to all. One that says nothing is lost.
-void require_same_backend(Board& board, const MetHosts& hosts) {
-  const HostsConfig& config = hosts.config;
-  const auto name = [&](int host) { return fmt::format("{}backend/{}", hosts.prefix, host); };
-  const std::string own = to_string(config.backend);
-  board.write(name(config.number), own);
-  const auto end = Clock::now() + limit_of(config);
-  for (int host = 0; host < config.size; ++host) {
-    std::optional<std::string> other;
-    while (!(other = board.read(name(host))) && Clock::now() < end) {
-      std::this_thread::sleep_for(Board::kInterval);
-    }
-    if (!other || *other == own) continue;
-    throw ConfigError("hosts.backend", 0,
-                      fmt::format("is {} here and {} on host {}; write the same on all hosts", own,
-                                  *other, host));
-  }
-}
 
 /// Pair after pair, in one order on all hosts: what NCCL does to connect one pair may wait for what
 /// a GPU has begun for another.
@@ -66,8 +42,7 @@ void add_nccl(Connections& connections, const MetHosts& hosts) {
 
 }  // namespace
 
-Connections connect_hosts(const Rendezvous& rendezvous, Board& board, const MetHosts& hosts) {
-  ask_store(hosts.config.endpoint, [&] { require_same_backend(board, hosts); });
+Connections connect_hosts(const Rendezvous& rendezvous, const MetHosts& hosts) {
   const auto limit = limit_of(hosts.config);
   const int number = hosts.config.number;
   const std::string group = hosts.prefix + "hosts";

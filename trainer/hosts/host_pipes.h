@@ -6,7 +6,7 @@
 #include "core/peers/connect.h"
 #include "core/sealing/token.h"
 #include "spillway/session_config.h"
-#include "trainer/c10d/board.h"
+#include "trainer/c10d/rendezvous.h"
 
 namespace spillway {
 
@@ -19,9 +19,8 @@ struct MetHosts {
   std::optional<int> gpu;  ///< the first of this host
 };
 
-/// Connects this host to all others by the backend that its configuration names; the others do so
-/// at the same time. Throws ConfigError (`hosts.backend`) if this host cannot use it, or another
-/// one has another; Error.
-Connections connect_hosts(const Rendezvous& rendezvous, Board& board, const MetHosts& hosts);
+/// Connects this host to all others by its backend; the others do so at the same time. Throws
+/// ConfigError (`hosts.backend`) if this host cannot use it; Error.
+Connections connect_hosts(const Rendezvous& rendezvous, const MetHosts& hosts);
 
 }  // namespace spillway

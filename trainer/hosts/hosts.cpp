@@ -87,8 +87,7 @@ void Hosts::meet_others() {
     const bool meet_again = !given_.successors.empty();
     if (invites(given_) && meet_again) invite_guests(*board_);  // no number is free
     if (given_.number == 0) write_invitation(*board_, given_.invitation);
-    const Meeting meeting =
-        meet(*board_, given_.number, given_.size, least_of(given_), {limit, arrival});
+    const Meeting meeting = meet(*board_, given_, least_of(given_), {limit, arrival});
     if (invites(given_)) invite_guests(*board_);
     prefix_ = "spillway/" + meeting.name + "/";
     config_ = among({meeting.hosts.begin(), meeting.hosts.end()}, given_);
@@ -97,8 +96,7 @@ void Hosts::meet_others() {
 
 /// To all that have met; those that are lost meanwhile need not be among those that begin.
 void Hosts::connect(const std::optional<Token>& token, std::optional<int> gpu) {
-  auto [pipes, failures] =
-      connect_hosts(*rendezvous_, *board_, {config_, prefix_, address_, token, gpu});
+  auto [pipes, failures] = connect_hosts(*rendezvous_, {config_, prefix_, address_, token, gpu});
   if (failures.contains(0)) throw HostLost(failures.at(0));
   const auto num_connected = std::ssize(pipes) - std::ssize(failures);
   if (num_connected < least_of(config_)) throw Error(failures.begin()->second);

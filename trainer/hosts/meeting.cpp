@@ -30,23 +30,33 @@ std::string key_of(const std::string& name, const char* what, int host) {
 
 std::string list_of(const std::string& name) { return fmt::format("spillway/{}/list", name); }
 
+/// How a host says that it is there: a text of its own, and its backend.
+std::string here_text(const HostsConfig& config) {
+  return fmt::format("{} {}", drawn_name(), to_string(config.backend));
+}
+/// The answers to it.
+std::string welcome_text(const std::string& here) { return "welcome " + here; }
+std::string refusal_text(const std::string& here) { return "another backend than " + here; }
+
 /// Of host 0. `late`: completes a message.
-Meeting begin_meeting(Board& board, int size, int least, const MeetingLimits& limits,
-                      const auto& late) {
+Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
+                      const MeetingLimits& limits, const auto& late) {
   const auto end = Clock::now() + limits.arrival;
   const std::string name = drawn_name();
   board.write(kName, name);
   std::vector<int> hosts{0};
   std::set<int> missing;
-  for (int host = 1; host < size; ++host) missing.insert(host);
+  for (int host = 1; host < config.size; ++host) missing.insert(host);
   for (bool is_late = false; !missing.empty() && !is_late;) {
     is_late = Clock::now() > end;
     std::erase_if(missing, [&](int host) {
-      const auto seen = board.read(key_of(name, "here", host));
-      if (!seen) return false;
-      board.write(key_of(name, "welcome", host), *seen);
-      hosts.push_back(host);
-      return true;
+      const auto here = board.read(key_of(name, "here", host));
+      if (!here) return false;
+      const bool is_welcome = here->ends_with(fmt::format(" {}", to_string(config.backend)));
+      board.write(key_of(name, "answer", host),
+                  is_welcome ? welcome_text(*here) : refusal_text(*here));
+      if (is_welcome) hosts.push_back(host);
+      return is_welcome;
     });
     if (!missing.empty()) std::this_thread::sleep_for(Board::kInterval);
   }
@@ -59,20 +69,27 @@ Meeting begin_meeting(Board& board, int size, int least, const MeetingLimits& li
 }
 
 /// Of another host: takes a name once host 0 has confirmed it.
-Meeting join_meeting(Board& board, int number, const MeetingLimits& limits, const auto& late) {
+Meeting join_meeting(Board& board, const HostsConfig& config, const MeetingLimits& limits,
+                     const auto& late) {
   const auto end = Clock::now() + limits.answer;
-  const std::string own = drawn_name();
-  std::string name;
-  while (name.empty() || board.read(key_of(name, "welcome", number)) != own) {
+  const std::string own = here_text(config);
+  const int number = config.number;
+  std::string name, answer;
+  while (answer != welcome_text(own)) {
+    if (answer == refusal_text(own)) {
+      throw ConfigError("hosts.backend", 0,
+                        fmt::format("is {}, and host 0 has another; write the same on all hosts",
+                                    to_string(config.backend)));
+    }
     if (Clock::now() > end) {
       throw HostLost(late(name.empty() ? "host 0 has not arrived"
                                        : fmt::format("host 0 has not answered host {}", number)));
     }
     std::this_thread::sleep_for(Board::kInterval);
     const std::string now = board.read(kName).value_or("");
-    if (now == name) continue;
+    if (now != name) board.write(key_of(now, "here", number), own);
     name = now;
-    board.write(key_of(name, "here", number), own);
+    if (!name.empty()) answer = board.read(key_of(name, "answer", number)).value_or("");
   }
   const std::string list = board.wait_for(list_of(name), [&] {
     if (Clock::now() > end + limits.arrival) throw HostLost(late("host 0 has not answered"));
@@ -104,8 +121,8 @@ HostsConfig next_meeting(const std::map<int, std::string>& endpoints, const Host
   return next;
 }
 
-Meeting meet(Board& board, int number, int size, int least, const MeetingLimits& limits) {
-  const auto limit = number == 0 ? limits.arrival : limits.answer;
+Meeting meet(Board& board, const HostsConfig& config, int least, const MeetingLimits& limits) {
+  const auto limit = config.number == 0 ? limits.arrival : limits.answer;
   const auto late = [&](const std::string& who) {
     return fmt::format(
         "{} at {}:{} within {:g} s; check that all have started, with different "
@@ -113,8 +130,8 @@ Meeting meet(Board& board, int number, int size, int least, const MeetingLimits&
         who, board.endpoint().host, board.endpoint().port,
         std::chrono::duration<double>(limit).count());
   };
-  return number == 0 ? begin_meeting(board, size, least, limits, late)
-                     : join_meeting(board, number, limits, late);
+  return config.number == 0 ? begin_meeting(board, config, least, limits, late)
+                            : join_meeting(board, config, limits, late);
 }
 
 }  // namespace spillway

@@ -26,9 +26,10 @@ struct MeetingLimits {
 };
 
 /// Host 0 draws the name and confirms it to each of the others, so that none takes an old one. It
-/// waits for all; once the time is over, `least` are enough. Throws Error if fewer have come;
-/// HostLost if host 0 has not.
-Meeting meet(Board& board, int number, int size, int least, const MeetingLimits& limits);
+/// waits for all; once the time is over, `least` are enough. It refuses those with another backend,
+/// and waits for others in their place. Throws Error if fewer have come; HostLost if host 0 has
+/// not; ConfigError (`hosts.backend`) if it has refused this host.
+Meeting meet(Board& board, const HostsConfig& config, int least, const MeetingLimits& limits);
 
 /// One of these hosts with its number among them.
 HostsConfig among(const std::set<int>& hosts, HostsConfig one);

@@ -132,8 +132,8 @@ void NcclWay::finish(std::size_t part) {
     const cudaError_t code = cudaEventQuery(area_of(part).done);
     if (code == cudaSuccess) return;
     if (code != cudaErrorNotReady) require_good(code);
-    cudaGetLastError();  // it may count as an error
-    settle(ncclInProgress);
+    cudaGetLastError();      // it may count as an error
+    settle(ncclInProgress);  // a pause; throws if something has failed meanwhile
   }
 }
 

@@ -79,15 +79,19 @@ class NcclHosts(Hosts):
         self.assertEqual(self.results(hosts[:1]), self.alone(config))
         self.assertIn('"event":"lost"', log.read_text())
 
-    def test_have_the_same_backend(self):
+    def test_wait_for_one_with_the_same_backend(self):
         path, endpoint = self.write(CONFIG), small_run.free_endpoint()
-        hosts = [self.start("train", path, f"output_dir={self.folder / 'run'}", "hosts.size=2",
-                            f"hosts.number={number}", f"hosts.endpoint={endpoint}", on_gpu(number),
-                            "hosts.trust_network=true", f"hosts.backend={backend}")
-                 for number, backend in enumerate(("nccl", "gloo"))]
-        logs = self.logs_of_failed(hosts)
-        for log, own, other in ((logs[0], "nccl", "gloo"), (logs[1], "gloo", "nccl")):
-            self.assertIn(f"hosts.backend: is {own} here and {other} on host ", log)
+
+        def start(number, backend):
+            return self.start("train", path, f"output_dir={self.folder / 'run'}", "hosts.size=2",
+                              f"hosts.number={number}", f"hosts.endpoint={endpoint}", on_gpu(number),
+                              "--json", "hosts.trust_network=true", f"hosts.backend={backend}")
+        first = start(0, "nccl")
+        self.assertIn("hosts.backend: is gloo, and host 0 has another; write the same on all hosts",
+                      self.logs_of_failed([start(1, "gloo")])[0])
+        second = start(1, "nccl")
+        self.assertEqual(self.results([first]), self.alone(CONFIG))
+        self.assertEqual(second.wait(100), 0)
 
     def test_refuse_one_that_does_not_trust_the_network_before_they_wait_for_it(self):
         endpoint = small_run.free_endpoint()

@@ -88,7 +88,7 @@ std::vector<Meeting> meetings_of(const Rendezvous& rendezvous, std::vector<int> 
     coming.push_back(std::async(std::launch::async, [&, host] {
       const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
       Board board(joined, std::nullopt);
-      return meet(board, host, size, least, {limit, limit});
+      return meet(board, {.size = size, .number = host}, least, {limit, limit});
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -113,7 +113,7 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
   }
   const auto too_late = [&](int number) {
     Board board(rendezvous, std::nullopt);
-    return thrown<Error>([&] { meet(board, number, 2, 2, {kShort, kShort}); });
+    return thrown<Error>([&] { meet(board, {.size = 2, .number = number}, 2, {kShort, kShort}); });
   };
   EXPECT_PRED2(contains, too_late(0).what(), "host 1 has not arrived at 127.0.0.1:");
   EXPECT_PRED2(contains, too_late(1).what(), "host 0 has not answered host 1 at 127.0.0.1:");
@@ -125,8 +125,22 @@ TEST(Meeting, BeginsWithoutHostsThatDoNotCome) {
     EXPECT_EQ(each.hosts, (std::vector<int>{0, 1, 3}));
   }
   Board board(rendezvous, std::nullopt);
-  const auto error = thrown<Error>([&] { meet(board, 0, 4, 2, {kShort, kShort}); });
+  const auto error = thrown<Error>([&] { meet(board, {.size = 4}, 2, {kShort, kShort}); });
   EXPECT_PRED2(contains, error.what(), "host 1 and host 2 and host 3 has not arrived");
+}
+
+TEST(Meeting, WaitsForAHostWithTheSameBackend) {
+  const Rendezvous rendezvous = Rendezvous::open({});
+  const auto come = [&](int number, BackendKind backend) {
+    const Rendezvous joined = Rendezvous::join(rendezvous.endpoint(), kLong);
+    Board board(joined, std::nullopt);
+    return meet(board, {.size = 2, .number = number, .backend = backend}, 2, {kLong, kLong});
+  };
+  auto first = std::async(std::launch::async, [&] { return come(0, BackendKind::nccl); });
+  const auto refused = thrown<ConfigError>([&] { come(1, BackendKind::gloo); });
+  EXPECT_PRED2(contains, refused.what(), "is gloo, and host 0 has another");
+  const Meeting second = come(1, BackendKind::nccl);
+  EXPECT_EQ(first.get().name, second.name);
 }
 
 TEST(Rendezvous, ListensAtItsEndpointAlone) {
