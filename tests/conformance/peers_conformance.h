@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,7 +41,10 @@ using PeerBytes = std::vector<std::byte>;
 inline PeerBytes peer_bytes(std::size_t length, std::uint64_t seed) {
   PeerBytes bytes(length);
   std::mt19937_64 random(seed * 31 + length);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  for (std::size_t i = 0; i < length; i += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(bytes.data() + i, &word, std::min(sizeof(word), length - i));
+  }
   return bytes;
 }
 

@@ -104,7 +104,7 @@ TEST_F(NcclPipes, EndAReadWhoseOtherEndIsLost) {
 /// Another thread notices that, and closes the pipe.
 TEST_F(NcclPipes, EndAWriteWhenThePipeIsClosed) {
   connect();
-  auto writing = std::async(std::launch::async, [&] { first_->write(made(30 * kNcclArea)); });
+  auto writing = std::async(std::launch::async, [&] { first_->write(made(4 * kNcclArea)); });
   while (fake_nccl().sent == 0) std::this_thread::yield();
   first_->close();  // nobody reads
   EXPECT_THROW(writing.get(), PipeBroken);
