@@ -60,8 +60,8 @@ std::string nearest(std::string_view path, std::span<const std::string> known) {
   for (const std::string& name : known) {
     const std::string there = folded(name);
     const bool whole = is_nearer(wanted, there, 0);
-    // A wrong section costs one edit, so that the right section wins among equals.
-    if (is_nearer(last_key(wanted), last_key(there), 1) || whole) best = name;
+    // A wrong section costs two edits: the right one wins, and other words are not taken for it.
+    if (is_nearer(last_key(wanted), last_key(there), 2) || whole) best = name;
   }
   return best;
 }
