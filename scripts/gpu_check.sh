@@ -95,7 +95,7 @@ check build build.log build_all || exit 1
 check "tests labelled gpu" tests.log \
   ctest --test-dir "$build" -L '^gpu$' -E experiment --output-on-failure --no-tests=error || true
 if (("$(nvidia-smi --list-gpus 2>/dev/null | wc -l)" < 4)); then
-  row "hosts by NCCL" "not run: programs need two GPUs, and nccl_peers_test four"
+  row "hosts by NCCL" "not run whole: programs need two GPUs, and nccl_peers_test four"
 fi
 check "the same without a GPU" fake.log ctest --test-dir "$build" --output-on-failure \
   -R '^(fake_cuda_device_test|shell_gpu_test)$' --no-tests=error || true

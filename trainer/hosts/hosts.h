@@ -46,7 +46,7 @@ class Hosts final : private PeersListener {
  public:
   /// Meets the others. `gpu`: the first of this host, for BackendKind::nccl. Throws ConfigError
   /// (`hosts.…`), HostLost, Error.
-  explicit Hosts(const HostsConfig& config, std::optional<int> gpu = std::nullopt);
+  Hosts(const HostsConfig& config, std::optional<int> gpu);
   /// Waits until all others are ready to part, too, unless training together has ended before.
   ~Hosts() override;
 

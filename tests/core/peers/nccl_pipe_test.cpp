@@ -8,6 +8,7 @@
 
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
+#include "tests/support/gpu/expect_given_back.h"
 #include "tests/support/gpu/fake_cudart.h"
 #include "tests/support/gpu/fake_nccl.h"
 #include "tests/support/peers/in_process_pipe.h"
@@ -34,12 +35,7 @@ class NcclPipes : public ::testing::Test {
     second_.reset();
     EXPECT_EQ(fake_nccl().communicators, 0);
     EXPECT_EQ(fake_nccl().misused, 0);
-    EXPECT_EQ(fake_cuda().taken, 0u);
-    EXPECT_EQ(fake_cuda().streams, 0);
-    EXPECT_EQ(fake_cuda().events, 0);
-    EXPECT_EQ(fake_cuda().on_no_gpu, 0);
-    EXPECT_EQ(fake_cuda().on_no_stream, 0);
-    EXPECT_EQ(fake_cuda().spinning, 0);
+    expect_given_back();
     EXPECT_EQ(fake_cuda().pageable, 0);
     fake_nccl().sent = 0;
     fake_nccl().sends_left = -1;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/mutex.h"
+#include "tests/support/gpu/expect_given_back.h"
 #include "tests/support/gpu/fake_cudart.h"
 #include "tests/support/run/real_run.h"
 
@@ -12,13 +13,8 @@ namespace {
 class ShellOnGpus : public ::testing::Test {
  protected:
   ~ShellOnGpus() override {
-    EXPECT_EQ(fake_cuda().taken, 0u);
+    expect_given_back();
     EXPECT_EQ(fake_cuda().locked, 0u);
-    EXPECT_EQ(fake_cuda().streams, 0);
-    EXPECT_EQ(fake_cuda().events, 0);
-    EXPECT_EQ(fake_cuda().on_no_gpu, 0);
-    EXPECT_EQ(fake_cuda().on_no_stream, 0);
-    EXPECT_EQ(fake_cuda().spinning, 0);
   }
 
   static std::unique_ptr<Device> make_gpu(std::size_t number, Bytes budget) {

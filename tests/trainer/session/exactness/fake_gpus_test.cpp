@@ -3,6 +3,7 @@
 #include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/gpu/expect_given_back.h"
 #include "tests/support/gpu/fake_cudart.h"
 #include "tests/support/gpu/torch_on_gpu.h"
 #include "tests/support/models/wrapped_model.h"
@@ -16,14 +17,7 @@ namespace {
 
 class FakeGpus : public ::testing::Test {
  protected:
-  ~FakeGpus() override {
-    EXPECT_EQ(fake_cuda().taken, 0u);
-    EXPECT_EQ(fake_cuda().streams, 0);
-    EXPECT_EQ(fake_cuda().events, 0);
-    EXPECT_EQ(fake_cuda().on_no_gpu, 0);
-    EXPECT_EQ(fake_cuda().on_no_stream, 0);
-    EXPECT_EQ(fake_cuda().spinning, 0);
-  }
+  ~FakeGpus() override { expect_given_back(); }
 
   static TrialConfig spilled(const std::vector<int>& lane_groups) {
     TrialConfig trial = with_lanes(tiny_trial(), lane_groups);
