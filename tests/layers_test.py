@@ -61,7 +61,7 @@ ROOMS = {
                         "models/base models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
                      "models/data trainer/config trainer/storage trainer/checkpoint trainer/journal "
-                     "trainer/torch trainer/compute trainer/profile trainer/planning",
+                     "trainer/runtime trainer/torch trainer/compute trainer/profile trainer/planning",
     "trainer/session": "core/base core/spec core/os core/device spilling/tiers scheduler/engine "
                        "scheduler/elastic scheduler/fleet scheduler/simulation scheduler/search models/base "
                        "models/data "

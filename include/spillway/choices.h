@@ -53,6 +53,14 @@ enum class BackendKind : std::uint8_t { gloo, nccl };
 template <>
 inline constexpr std::array kNames<BackendKind>{"gloo", "nccl"};  ///< names
 
+/// Where the moments of the optimizer are, if several hosts train together.
+enum class HostStateKind : std::uint8_t {
+  replicated,  ///< all on every host
+  sharded      ///< each on the host that updates these weights, as in stage 1 of ZeRO
+};
+template <>
+inline constexpr std::array kNames<HostStateKind>{"replicated", "sharded"};  ///< names
+
 /// How a CPU device that imitates a failure fails.
 enum class FaultKind : std::uint8_t {
   none,   ///< not at all

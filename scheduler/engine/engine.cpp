@@ -214,7 +214,8 @@ void Engine::begin_buffers(JobId id) {
     for (int b : at_home) memory_.set_home_valid({id, b});
   };
   const Layout& layout = job.plan->layout;
-  if (!job.kind.update || job.kept.updates) make_valid(layout.weights);
+  const bool come_from_hosts = job.kind.update && layout.is_sharded();
+  if (!come_from_hosts && (!job.kind.update || job.kept.updates)) make_valid(layout.weights);
   if (job.kept.loads) make_valid(layout.batch);
   if (job.kept.eval_loads) make_valid(layout.eval_batch);
 }
@@ -280,7 +281,9 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
   const HostOpSpec& host_op = program.host_ops[at(op)];
   const auto make_valid = [&](int buffer) { memory_.set_home_valid({id, buffer}); };
   if (host_op.kind == HostOpKind::exchange) --job.exchanges_left;
-  if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
+  const bool completes_weights =
+      host_op.kind == HostOpKind::update || host_op.kind == HostOpKind::take_weights;
+  if (completes_weights) make_valid(host_op.index);
   if (host_op.kind == HostOpKind::load) {
     const Layout& layout = job.plan->layout;
     for (int b : host_op.index == 1 ? layout.eval_batch : layout.batch) make_valid(b);

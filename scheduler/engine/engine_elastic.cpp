@@ -109,6 +109,7 @@ void Engine::lose_device(DeviceId id, std::vector<Action>& out) {
 bool KeptWork::has(const HostOpSpec& op) const {
   switch (op.kind) {
     case HostOpKind::update:
+    case HostOpKind::update_part:
       return updates;
     case HostOpKind::load:
       return op.index == 1 ? eval_loads || evaluation : loads;

@@ -1,7 +1,9 @@
 #include "scheduler/plan/host_exchange.h"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "core/base/fold.h"
@@ -16,6 +18,32 @@ Bytes bytes_of(const HostOpSpec& op, bool is_sent) {
     if (transfer.is_sent == is_sent) bytes += transfer.bytes;
   }
   return bytes;
+}
+
+/// Adds elements of a parameter that begins at `begin`. What lies between parameters belongs to
+/// nobody, so consecutive ones become one range.
+void add_range(std::vector<HomeRange>& ranges, Bytes begin, ElementRange elements, Bytes size) {
+  if (elements.size() == 0) return;
+  const Bytes first = begin + static_cast<Bytes>(elements.begin) * size;
+  const Bytes end = begin + static_cast<Bytes>(elements.end) * size;
+  if (!ranges.empty() && round_up(ranges.back().home + ranges.back().bytes, kAlignment) == first) {
+    ranges.back().bytes = end - ranges.back().home;
+  } else {
+    ranges.push_back({first, end - first});
+  }
+}
+
+/// Of a transfer: `from`: the host or the group that it comes from, `part`: its number among its
+/// ranges.
+template <typename Phase>
+std::uint64_t tag_of(Phase phase, int index, int from, std::size_t part) {
+  constexpr unsigned kPhaseBits = 3, kPartBits = 8, kFromBits = 12, kIndexBits = 20;
+  const auto word = [](int value) { return static_cast<std::uint64_t>(value - kEvalNumbers); };
+  assert(part < 1u << kPartBits && word(from) < 1u << kFromBits && word(index) < 1u << kIndexBits);
+  std::uint64_t tag = word(index);
+  tag = tag << kFromBits | word(from);
+  tag = tag << kPartBits | part;
+  return tag << kPhaseBits | static_cast<std::uint64_t>(phase);
 }
 
 }  // namespace
@@ -44,17 +72,29 @@ std::vector<int> JobShape::subtrees_of(int of_host) const {
   return firsts;
 }
 
-/// Its bytes start at a multiple of kAlignment. None if the host takes no part.
-HomeRange HostExchange::part(int layer, int host) const {
-  const Bytes units = buffers_.layout().layers[at(layer)].sum.packed_bytes / kAlignment;
-  const auto has_groups = [](int groups) { return groups > 0; };
-  const auto first = shape_.host_groups.begin();
-  const auto parts = std::count_if(first, shape_.host_groups.end(), has_groups);
-  const auto begin_of = [&](int of_host) {  // behind the parts of the hosts before
-    const auto before = std::count_if(first, first + of_host, has_groups);
-    return units * static_cast<Bytes>(before) / static_cast<Bytes>(parts) * kAlignment;
-  };
-  return {begin_of(host), begin_of(host + 1) - begin_of(host)};
+std::vector<HomeRange> HostExchange::parts(int layer, int host) const {
+  const std::vector<int>& params = model_.layers[at(layer)].params;
+  const SumPlaces& places = buffers_.layout().layers[at(layer)].sum;
+  std::vector<HomeRange> found;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const ParamSpec& param = model_.params[at(params[i])];
+    if (!param.has_sum()) continue;
+    const ElementRange elements = buffers_.host_parts().of(params[i], host);
+    add_range(found, places.packed_offsets[i], elements, size_of(param.finished_sum().dtype));
+  }
+  return found;
+}
+
+/// Masters.
+std::vector<HomeRange> HostExchange::updated(int weights_buffer, int host) const {
+  std::vector<HomeRange> found;
+  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+    const Layout::ParamPlace& place = buffers_.layout().params[at(p)];
+    if (place.weights_buffer != weights_buffer) continue;
+    const ElementRange elements = buffers_.host_parts().of(p, host);
+    add_range(found, place.home, elements, size_of(model_.params[at(p)].master().dtype));
+  }
+  return found;
 }
 
 Bytes HostExchange::partial(int stage, int layer, int first_group) const {
@@ -74,38 +114,38 @@ std::vector<FoldStep::Merge> HostExchange::merges(int stage, bool own) const {
   return found;
 }
 
-std::uint64_t HostExchange::tag(Phase phase, int layer, int number) {
-  const auto word = [](int value) { return static_cast<std::uint64_t>(value - kEvalNumbers); };
-  return word(layer) << 20 | word(number) << 2 | static_cast<std::uint64_t>(phase);
-}
-
 std::vector<Transfer> HostExchange::scatter(int stage, int layer) const {
-  const HomeRange own = own_part(layer);
   std::vector<Transfer> transfers;
-  const auto add = [&](int peer, bool is_sent, int first_group, HomeRange range) {
-    if (range.bytes == 0) return;
-    transfers.push_back({.peer = peer,
-                         .is_sent = is_sent,
-                         .tag = tag(Phase::scatter, layer, first_group),
-                         .home = partial(stage, layer, first_group) + range.home,
-                         .bytes = range.bytes});
+  const auto add = [&](int peer, bool is_sent, int first_group, std::span<const HomeRange> ranges) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      transfers.push_back({.peer = peer,
+                           .is_sent = is_sent,
+                           .tag = tag_of(Phase::scatter, layer, first_group, i),
+                           .home = partial(stage, layer, first_group) + ranges[i].home,
+                           .bytes = ranges[i].bytes});
+    }
   };
+  const std::vector<HomeRange> own = own_parts(layer);
   for (int peer = 0; peer < num_hosts(); ++peer) {
     if (peer == shape_.host) continue;
-    for (int first : shape_.subtrees_of(shape_.host)) add(peer, true, first, part(layer, peer));
+    for (int first : shape_.subtrees_of(shape_.host)) add(peer, true, first, parts(layer, peer));
     for (int first : shape_.subtrees_of(peer)) add(peer, false, first, own);
   }
   return transfers;
 }
 
-/// Every host has the range `range_of(host)` and sends it to all others that take part.
-template <typename Range>
-std::vector<Transfer> HostExchange::tell_all(Phase phase, int layer, const Range& range_of) const {
+/// Every host has the ranges `ranges_of(host)` and sends them to all others that take part.
+template <typename Ranges>
+std::vector<Transfer> HostExchange::tell_all(Phase phase, int index,
+                                             const Ranges& ranges_of) const {
   std::vector<Transfer> transfers;
-  const auto add = [&](int peer, bool is_sent, int owner) {
-    const HomeRange range = range_of(owner);
-    if (range.bytes == 0) return;
-    transfers.push_back({peer, is_sent, tag(phase, layer, owner), range.home, range.bytes});
+  const auto add = [&](int peer, bool is_sent, int from) {
+    const std::vector<HomeRange> ranges = ranges_of(from);
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (ranges[i].bytes == 0) continue;
+      transfers.push_back(
+          {peer, is_sent, tag_of(phase, index, from, i), ranges[i].home, ranges[i].bytes});
+    }
   };
   for (int peer = 0; peer < num_hosts(); ++peer) {
     if (peer == shape_.host || !shape_.takes_part(peer)) continue;
@@ -118,18 +158,29 @@ std::vector<Transfer> HostExchange::tell_all(Phase phase, int layer, const Range
 std::vector<Transfer> HostExchange::gather(int layer) const {
   const Bytes sums = buffers_.layout().partial(layer, 0);
   return tell_all(Phase::gather, layer, [&](int host) {
-    const HomeRange range = part(layer, host);
-    return HomeRange{sums + range.home, range.bytes};
+    std::vector<HomeRange> ranges = parts(layer, host);
+    for (HomeRange& range : ranges) range.home += sums;
+    return ranges;
   });
+}
+
+std::vector<Transfer> HostExchange::spread(int weights_buffer) const {
+  return tell_all(Phase::spread, weights_buffer,
+                  [&](int host) { return updated(weights_buffer, host); });
 }
 
 std::vector<Transfer> HostExchange::numbers() const {
   const Layout& layout = buffers_.layout();
-  return tell_all(Phase::numbers, kStepNumbers, [&](int host) {
+  std::vector<Transfer> transfers = tell_all(Phase::numbers, kStepNumbers, [&](int host) {
     const GroupRange groups = shape_.groups_of(host);
     const Bytes begin = layout.numbers(shape_.first_vn(groups.begin));
-    return HomeRange{begin, layout.numbers(shape_.first_vn(groups.end)) - begin};
+    return std::vector{HomeRange{begin, layout.numbers(shape_.first_vn(groups.end)) - begin}};
   });
+  if (!layout.is_sharded()) return transfers;
+  const auto norms = tell_all(Phase::norms, kStepNumbers,
+                              [&](int host) { return std::vector{layout.norms[at(host)]}; });
+  transfers.insert(transfers.end(), norms.begin(), norms.end());
+  return transfers;
 }
 
 std::vector<Transfer> HostExchange::eval_numbers() const {
@@ -137,7 +188,8 @@ std::vector<Transfer> HostExchange::eval_numbers() const {
   return tell_all(Phase::eval_numbers, kEvalNumbers, [&](int host) {
     const GroupRange groups = shape_.groups_of(host);
     const Bytes begin = layout.numbers_of_eval(shape_.first_eval_vn(groups.begin));
-    return HomeRange{begin, layout.numbers_of_eval(shape_.first_eval_vn(groups.end)) - begin};
+    const Bytes end = layout.numbers_of_eval(shape_.first_eval_vn(groups.end));
+    return std::vector{HomeRange{begin, end - begin}};
   });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/xxh3.h"
+#include "core/device/kernels.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 
@@ -114,6 +115,7 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
   place_sums();
   place_batches();
   if (shape_.has_peers()) place_numbers();
+  if (shape_.is_sharded()) place_norms();
 }
 
 int LayoutBuilder::add_buffer(BufferKind kind, Bytes bytes, Bytes home) {
@@ -146,10 +148,8 @@ void LayoutBuilder::place_block(const std::vector<int>& params, std::vector<int>
     has_copy |= param.tensor != param.master();
     bytes += round_up(param.tensor.bytes(), kAlignment);
     master_bytes += size;
-    if (!param.trainable) continue;
-    layout_.params[at(p)].moment_offset = layout_.moments_plane;
-    layout_.moments_plane += size;
   }
+  blocks_.push_back(params);
   if (bytes == 0) return;
   const bool is_shared = model_.params[at(params.front())].can_be_shared();
   const Bytes copy_begin = has_copy ? round_up(master_bytes, kPage) : 0;
@@ -185,7 +185,7 @@ void LayoutBuilder::place_weights() {
     place_block({shared.begin(), shared.end()}, copied);
   }
   layout_.weights_plane = round_up(layout_.home_bytes, kPage);
-  layout_.moments_plane = round_up(layout_.moments_plane, kPage);
+  place_moments();
   layout_.moments = shape_.moments;
   layout_.moments_home = layout_.weights_plane;
   layout_.home_bytes =
@@ -197,6 +197,23 @@ void LayoutBuilder::place_weights() {
   }
   layout_.home_bytes = round_up(layout_.home_bytes, kPage);
   layout_.copies_plane = layout_.home_bytes - copies_home;
+}
+
+void LayoutBuilder::place_moments() {
+  parts_.emplace(model_, blocks_, shape_);
+  for (const std::vector<int>& block : blocks_) {
+    for (int p : block) {
+      const ParamSpec& param = model_.params[at(p)];
+      const bool is_divided = shape_.is_sharded() && param.has_sum();
+      ElementRange& own = layout_.params[at(p)].own;
+      own = is_divided ? parts_->of(p, shape_.host) : ElementRange{0, param.tensor.elements()};
+      if (!param.trainable) continue;
+      layout_.params[at(p)].moment_offset = layout_.moments_plane;
+      const Bytes bytes = static_cast<Bytes>(own.size()) * size_of(param.master().dtype);
+      layout_.moments_plane += round_up(bytes, kAlignment);
+    }
+  }
+  layout_.moments_plane = round_up(layout_.moments_plane, kPage);
 }
 
 /// A block for these parameters, behind those before it.
@@ -344,6 +361,34 @@ void LayoutBuilder::place_numbers() {
   layout_.numbers_home = layout_.home_bytes;
   const Bytes end = layout_.numbers_of_eval(shape_.eval_virtual_nodes);
   layout_.numbers_home = reserve(end - layout_.numbers_home, kAlignment);
+}
+
+/// By host, so that what one tells the others is one range.
+void LayoutBuilder::place_norms() {
+  constexpr Bytes kNumber = sizeof(double);
+  const auto bytes_of = [](const HostPart& part) {
+    return kNumber * kernels::num_norm_chunks(static_cast<std::size_t>(part.elements.size()));
+  };
+  layout_.norms.resize(shape_.host_groups.size());
+  layout_.norms.front().bytes = kNumber;  // whether all save
+  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+    layout_.params[at(p)].parts = parts_->of(p);
+    if (!model_.params[at(p)].trainable) continue;
+    for (const HostPart& part : parts_->of(p)) layout_.norms[at(part.host)].bytes += bytes_of(part);
+  }
+  std::vector<Bytes> next;
+  for (HomeRange& of_host : layout_.norms) {
+    of_host.home = reserve(of_host.bytes, kAlignment);
+    next.push_back(of_host.home);
+  }
+  next.front() += kNumber;
+  for (std::size_t p = 0; p < model_.params.size(); ++p) {
+    if (!model_.params[p].trainable) continue;
+    for (HostPart& part : layout_.params[p].parts) {
+      part.norms = next[at(part.host)];
+      next[at(part.host)] += bytes_of(part);
+    }
+  }
 }
 
 std::vector<int> LayoutBuilder::sums(int stage, int cell) const {

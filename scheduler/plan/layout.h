@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "scheduler/plan/cut.h"
+#include "scheduler/plan/host_parts.h"
 #include "scheduler/plan/lower.h"
 #include "spillway/ids.h"
 
@@ -62,10 +63,12 @@ class LayoutBuilder {
   /// The position of one of them.
   int position_of_partial(int stage, int first_group) const;
   const Layout& layout() const { return layout_; }
+  const HostParts& host_parts() const { return *parts_; }
   Layout finish() &&;
 
  private:
   void place_weights();
+  void place_moments();
   void place_block(const std::vector<int>& params, std::vector<int>& copied);
   Bytes share(const std::vector<int>& params, Bytes bytes);
   void place_sums();
@@ -76,6 +79,7 @@ class LayoutBuilder {
   int add_sum(int layer, Bytes home, bool is_kept);
   void place_batches();
   void place_numbers();
+  void place_norms();
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
   int add_edge(BufferKind kind, EdgePart part, Bytes home);
   Bytes gradient_home(EdgePart part, int shard, int vn);
@@ -87,6 +91,8 @@ class LayoutBuilder {
   JobShape shape_;
   const Strategy& strategy_;
   const Cut& cut_;
+  std::vector<std::vector<int>> blocks_;  // parameters of each weights buffer
+  std::optional<HostParts> parts_;
   const bool keeps_order_;  // each virtual node goes forward, then backward, stage by stage
   std::optional<BoundarySlots> eval_slots_;                               // if it keeps that order
   std::map<std::pair<int, int>, FoldPlan> folds_;                         // by first, last group

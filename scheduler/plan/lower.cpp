@@ -35,7 +35,7 @@ class ProgramBuilder {
         graphs_(graphs),
         buffers_(buffers),
         ops_(model, cut, reads_batch(needs), buffers),
-        exchange_(shape, buffers) {}
+        exchange_(model, shape, buffers) {}
 
   std::shared_ptr<const Program> build(StepKind step_kind) {
     program_.track_units.resize(at(plan_.strategy.tracks));
@@ -79,18 +79,30 @@ class ProgramBuilder {
     std::map<int, Updated> updated;  // by buffer
     for (std::size_t p = 0; p < model_.params.size(); ++p) {
       if (!model_.params[p].trainable) continue;
-      const Bytes bytes = model_.params[p].master().bytes();
-      Updated& block = updated[layout.params[p].weights_buffer];
+      const Layout::ParamPlace& place = layout.params[p];
+      const Bytes bytes =
+          static_cast<Bytes>(place.own.size()) * size_of(model_.params[p].master().dtype);
+      Updated& block = updated[place.weights_buffer];
       block.all += bytes;
       block.largest = std::max(block.largest, bytes);
     }
     for (int buffer : layout.weights) {
       const auto& [all, largest] = updated[buffer];
-      const double cost_s = static_cast<double>(all) / profile_.update_bytes_per_s;
-      update_of_[buffer] = add_host_op({.kind = HostOpKind::update,
-                                        .index = buffer,
-                                        .cost_s = cost_s,
-                                        .grains = host_grains(largest)});
+      HostOpSpec update{.kind = HostOpKind::update,
+                        .index = buffer,
+                        .cost_s = static_cast<double>(all) / profile_.update_bytes_per_s,
+                        .grains = host_grains(largest)};
+      std::vector<Transfer> spread;
+      if (layout.is_sharded()) spread = exchange_.spread(buffer);
+      const bool is_divided = !spread.empty();
+      if (is_divided) update.kind = HostOpKind::update_part;
+      int last = add_host_op(std::move(update));
+      if (is_divided) {
+        last = add_exchange(buffer, std::move(spread), {}, {last});
+        last =
+            add_host_op({.kind = HostOpKind::take_weights, .index = buffer, .host_deps = {last}});
+      }
+      update_of_[buffer] = last;
     }
   }
 
@@ -248,10 +260,7 @@ class ProgramBuilder {
       if (!units.empty()) commit.unit_deps.push_back(units.back());
     }
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
-    if (shape_.has_peers()) {
-      commit.host_deps.push_back(
-          add_exchange(kStepNumbers, exchange_.numbers(), commit.unit_deps, {}));
-    }
+    std::vector<int> norms;  // ops after which all squared norms of this host are known
     std::vector<std::vector<int>> reduces_of(model_.params.size());  // of later layers
     for (int s = num_stages() - 1; s >= 0; --s) {
       std::vector<int> units;
@@ -267,7 +276,12 @@ class ProgramBuilder {
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
         commit.host_deps.push_back(number);
+        if (shape_.is_sharded()) norms.push_back(number);
       }
+    }
+    if (shape_.has_peers()) {
+      commit.host_deps.push_back(
+          add_exchange(kStepNumbers, exchange_.numbers(), commit.unit_deps, std::move(norms)));
     }
     add_host_op(std::move(commit));
   }
@@ -281,11 +295,13 @@ class ProgramBuilder {
                         .transfers = std::move(transfers)});
   }
 
-  /// Adds partial sums of a layer, bytes `part` of them.
-  int add_partials(int layer, std::vector<FoldStep::Merge> merges, HomeRange part,
+  /// Adds partial sums of a layer, bytes `parts` of them.
+  int add_partials(int layer, std::vector<FoldStep::Merge> merges, std::vector<HomeRange> parts,
                    std::vector<int> units, std::vector<int> host_ops) {
     const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
-    const double share = static_cast<double>(part.bytes) / static_cast<double>(packed);
+    Bytes bytes = 0;
+    for (const HomeRange& part : parts) bytes += part.bytes;
+    const double share = static_cast<double>(bytes) / static_cast<double>(packed);
     return add_host_op(
         {.kind = HostOpKind::add,
          .index = layer,
@@ -293,21 +309,21 @@ class ProgramBuilder {
          .host_deps = std::move(host_ops),
          .cost_s = static_cast<double>(merges.size()) * share * profile_.layers[at(layer)].merge_s,
          .merges = std::move(merges),
-         .begin = part.home,
-         .end = part.home + part.bytes});
+         .parts = std::move(parts)});
   }
 
-  /// Each host finishes the subtrees of its groups, the hosts add a part of the layer each, and
-  /// each gets the others' parts. Returns the last op; then the sum is whole.
+  /// Each host finishes the subtrees of its groups, and the hosts add a part of the layer each.
+  /// Unless their state is sharded, each gets the others' parts. Returns the last op; then the sum
+  /// is whole, or this host's part of it.
   int add_sum_over_hosts(int stage, int layer, const std::vector<int>& units) {
     const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
     std::vector<int> before;
     if (auto merges = exchange_.own_merges(stage); !merges.empty()) {
-      before.push_back(add_partials(layer, std::move(merges), {0, packed}, units, {}));
+      before.push_back(add_partials(layer, std::move(merges), {{0, packed}}, units, {}));
     }
     int last = add_exchange(layer, exchange_.scatter(stage, layer), units, std::move(before));
-    last = add_partials(layer, exchange_.merges(stage), exchange_.own_part(layer), {}, {last});
-    return add_exchange(layer, exchange_.gather(layer), {}, {last});
+    last = add_partials(layer, exchange_.merges(stage), exchange_.own_parts(layer), {}, {last});
+    return shape_.is_sharded() ? last : add_exchange(layer, exchange_.gather(layer), {}, {last});
   }
 
   /// The reduces of later layers that share a parameter with this one, nearest first.

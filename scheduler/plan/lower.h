@@ -21,7 +21,8 @@ struct JobShape {
   /// If several hosts train the job together: the groups of each of them, `groups` in all. One with
   /// none takes no part.
   std::vector<int> host_groups;
-  int host = 0;  ///< the number of this one, which takes part
+  int host = 0;               ///< the number of this one, which takes part
+  bool shards_state = false;  ///< each of several hosts has the moments of what it updates alone
 
   /// Whether the host has groups.
   bool takes_part(int of_host) const { return host_groups[at(of_host)] > 0; }
@@ -33,6 +34,7 @@ struct JobShape {
   int first_eval_vn(int group) const {
     return static_cast<int>(std::int64_t{eval_virtual_nodes} * group / groups);
   }
+  bool is_sharded() const { return shards_state && has_peers(); }
   GroupRange groups_of(int of_host) const;
   GroupRange own_groups() const { return groups_of(host); }
   /// The first groups of the finished subtrees of a host's groups, ascending.

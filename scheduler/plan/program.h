@@ -91,13 +91,35 @@ enum class HostOpKind : std::uint8_t {
   commit,  ///< fold losses and norms; the step's only commit point
   update,  ///< optimizer on one weights block, then its next version is at home (frozen: the same)
   finish_evaluation,
-  finish,    ///< the last weights are at home: hand them out; the job is done after it
-  add,       ///< adds partial sums of a layer to others
-  exchange,  ///< carries out its transfers
+  finish,       ///< the last weights are at home: hand them out; the job is done after it
+  add,          ///< adds partial sums of a layer to others
+  exchange,     ///< carries out its transfers
+  update_part,  ///< optimizer on this host's part of one weights block; others have the rest
+  take_weights  ///< all parts of the block have come: its next version is at home
 };
 
 /// Instead of a layer, of an exchange of numbers.
 inline constexpr int kStepNumbers = -1, kEvalNumbers = -2;
+
+/// Elements [begin, end) of a parameter.
+struct ElementRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const ElementRange&) const = default;
+};
+
+/// Elements of a parameter that belong to one of several hosts: whole chunks of its squared norm
+/// (kernels::kNormChunk).
+struct HostPart {
+  int host = 0;
+  ElementRange elements;
+  Bytes norms = kNoHome;  ///< f64: those of the chunks, if the parameter is trainable
+};
+
+/// Bytes [home, home + bytes) of a home, or of something in it.
+struct HomeRange {
+  Bytes home = 0, bytes = 0;
+};
 
 /// A range of the job's home goes to another host that trains the job, or comes from there.
 struct Transfer {
@@ -113,14 +135,14 @@ inline constexpr Bytes kHostGrain = 256_KiB;
 struct HostOpSpec {
   HostOpKind kind = HostOpKind::load;
   /// Layer (reduce, add, exchange of its sums; or kStepNumbers, kEvalNumbers), weights buffer
-  /// (update); load: 1 for evaluation.
+  /// (update, update_part, take_weights, exchange of its parts); load: 1 for evaluation.
   int index = 0;
   std::vector<int> unit_deps;  ///< units that must be done and drained
   std::vector<int> host_deps;
   double cost_s = 0;                    ///< on one thread
   int grains = 1;                       ///< parts that threads may compute at the same time
   std::vector<FoldStep::Merge> merges;  ///< add: of partials, by position, in order
-  Bytes begin = 0, end = 0;             ///< add: of the packed sums of the layer
+  std::vector<HomeRange> parts;         ///< add: of the packed sums of the layer
   std::vector<Transfer> transfers;      ///< exchange
 };
 
@@ -195,9 +217,11 @@ struct Layout {
   struct ParamPlace {
     int weights_buffer = 0;  ///< the block that holds it in the type of its layer
     Bytes offset_in_block = 0;
-    Bytes home = 0;           ///< of its master; outside the block if the block is a copy
-    Bytes moment_offset = 0;  ///< in each plane of moments; frozen parameters have none
-    Bytes sum = kNoHome;      ///< of its whole gradient sum: in the range of its last use
+    Bytes home = 0;               ///< of its master; outside the block if the block is a copy
+    Bytes moment_offset = 0;      ///< of `own` in each plane of moments; frozen: it has none
+    Bytes sum = kNoHome;          ///< of its whole gradient sum: in the range of its last use
+    ElementRange own;             ///< those that this host updates: all, unless state is sharded
+    std::vector<HostPart> parts;  ///< of all hosts, if it is; without a sum: none
   };
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
@@ -228,6 +252,9 @@ struct Layout {
   /// What hosts tell each other, f64: by virtual node, loss and weight; then by evaluation virtual
   /// node, loss, weight and the sums of metrics. Without other hosts: kNoHome.
   Bytes numbers_home = kNoHome;
+  /// If their state is sharded, by host: squared norms of chunks. Host 0 begins with a number that
+  /// is 1 if all hosts save the state after this step.
+  std::vector<HomeRange> norms;
   int eval_numbers = 0;             ///< of an evaluation virtual node
   Bytes home_bytes = 0;             ///< of the job alone
   std::vector<SharedBlock> shared;  ///< of frozen parameters, beyond home_bytes
@@ -237,7 +264,9 @@ struct Layout {
   bool has_peers() const { return numbers_home != kNoHome; }
   /// Host memory of a job that shares with no other.
   Bytes all_home_bytes() const { return home_bytes + shared_bytes; }
-  /// Moment `i` of a parameter. Not for a frozen one.
+  /// Whether each host updates a part of the weights, and has no other moments.
+  bool is_sharded() const { return !norms.empty(); }
+  /// Moment `i` of the first element of a parameter that this host updates. Not for a frozen one.
   Bytes moment(int param, int i) const {
     return moments_home + static_cast<Bytes>(i) * moments_plane + params[at(param)].moment_offset;
   }

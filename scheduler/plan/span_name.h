@@ -15,7 +15,8 @@ inline constexpr std::array kNames<BufferKind>{"weights",           "gradient su
                                                "boundary gradient", "batch",        "graph"};
 template <>
 inline constexpr std::array kNames<HostOpKind>{
-    "load", "reduce", "commit", "update", "finish evaluation", "finish", "add", "exchange"};
+    "load",   "reduce", "commit",   "update",      "finish evaluation",
+    "finish", "add",    "exchange", "update part", "take weights"};
 
 /// The name of an op in traces and reports: "backward 3-5 vn 2" (layers, virtual node).
 std::string span_name(const OpSpec& op);

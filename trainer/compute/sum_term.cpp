@@ -21,18 +21,15 @@ void add_in_grains(std::byte* into, const std::byte* from, std::size_t n) {
   });
 }
 
-/// The bits of kernels::squared_norm() over all: its chunks are added in their order.
 template <typename T>
-double squared_norm_in_grains(const T* x, std::size_t n) {
+void norms_in_grains(double* norms, const T* x, std::size_t n) {
   static_assert(kHostGrain / sizeof(float) % kernels::kNormChunk == 0);
-  std::vector<double> chunks(kernels::num_norm_chunks(n));
   in_grains(n, [&](std::size_t begin, std::size_t size) {
     for (std::size_t i = begin; i < begin + size; i += kernels::kNormChunk) {
-      chunks[i / kernels::kNormChunk] =
+      norms[i / kernels::kNormChunk] =
           kernels::squared_norm(x + i, std::min(kernels::kNormChunk, begin + size - i));
     }
   });
-  return std::accumulate(chunks.begin(), chunks.end(), 0.0);
 }
 
 }  // namespace
@@ -86,11 +83,20 @@ void add_packed(std::byte* into, const std::byte* from, DType dtype, Bytes bytes
   add(into, from, bytes / size_of(dtype));
 }
 
+void norms_of_chunks(double* norms, const std::byte* data, DType dtype, std::size_t n) {
+  if (dtype == DType::bf16) {
+    norms_in_grains(norms, reinterpret_cast<const BFloat16*>(data), n);
+  } else {
+    norms_in_grains(norms, reinterpret_cast<const float*>(data), n);
+  }
+}
+
+/// The bits of kernels::squared_norm() over all: its chunks are added in their order.
 double squared_norm_of(const std::byte* data, const TensorSpec& sum) {
   const std::size_t n = elements(sum);
-  return sum.dtype == DType::bf16
-             ? squared_norm_in_grains(reinterpret_cast<const BFloat16*>(data), n)
-             : squared_norm_in_grains(reinterpret_cast<const float*>(data), n);
+  std::vector<double> norms(kernels::num_norm_chunks(n));
+  norms_of_chunks(norms.data(), data, sum.dtype, n);
+  return std::accumulate(norms.begin(), norms.end(), 0.0);
 }
 
 }  // namespace spillway

@@ -21,9 +21,10 @@ void merge_sum(kernels::Stream stream, float* into, const float* from, const Par
 /// bytes if the sum is rounded. The ranges may overlap.
 void pack_sum(kernels::Stream stream, std::byte* to, const std::byte* from, const ParamSpec& param);
 
-/// Like merge_sum(), for packed sums in host memory. These two share large sums among TBB's
-/// threads.
+/// Like merge_sum(), for packed sums in host memory. These share large sums among TBB's threads.
 void add_packed(std::byte* into, const std::byte* from, DType dtype, Bytes bytes);
+/// Of `n` elements of a sum: writes the squared norm of each chunk (kernels::kNormChunk).
+void norms_of_chunks(double* norms, const std::byte* data, DType dtype, std::size_t n);
 double squared_norm_of(const std::byte* data, const TensorSpec& sum);
 
 }  // namespace spillway

@@ -276,6 +276,15 @@ void TrainingJob::keep_norms(const OpCall& call) {
   }
 }
 
+/// Calls `what(param)` for each parameter of a weights buffer.
+template <typename What>
+void TrainingJob::for_each_param_in(const HostCall& call, int weights_buffer,
+                                    const What& what) const {
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    if (call.plan->layout.params[at(p)].weights_buffer == weights_buffer) what(p);
+  }
+}
+
 void TrainingJob::run_host_op(const HostCall& call) {
   const HostOpSpec& op = call.program->host_ops[at(call.op)];
   switch (op.kind) {
@@ -286,13 +295,20 @@ void TrainingJob::run_host_op(const HostCall& call) {
     case HostOpKind::commit:
       return commit(call);
     case HostOpKind::update:
-      return update(call, op.index);
+      return for_each_param_in(call, op.index, [&](int p) {
+        update_param(call, p);
+        gate_.end_update(at(p));
+      });
     case HostOpKind::finish_evaluation:
       return finish_evaluation(call);
     case HostOpKind::finish:
       return finish();
     case HostOpKind::add:
-      return add_partials(call, op.index, op.merges, op.begin, op.end);
+      return add_partials(call, op.index, op.merges, op.parts);
+    case HostOpKind::update_part:
+      return for_each_param_in(call, op.index, [&](int p) { update_param(call, p); });
+    case HostOpKind::take_weights:
+      return for_each_param_in(call, op.index, [&](int p) { take_param(call, p); });
     case HostOpKind::exchange:
       return;  // see OpRunner::exchange()
   }
@@ -324,20 +340,22 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   }
 }
 
-/// Bytes [begin, end) of the packed sums of a layer.
+/// These parts of the packed sums of a layer.
 void TrainingJob::add_partials(const HostCall& call, int layer,
-                               std::span<const FoldStep::Merge> merges, Bytes begin,
-                               Bytes end) const {
+                               std::span<const FoldStep::Merge> merges,
+                               std::span<const HomeRange> parts) const {
   const Layout& layout = call.plan->layout;
   for (const FoldStep::Merge& merge : merges) {
     std::byte* into = call.home->at(layout.partial(layer, at(merge.into)));
     const std::byte* from = call.home->at(layout.partial(layer, at(merge.from)));
     for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
       const Bytes offset = layout.layers[at(layer)].sum.packed_offsets[i];
-      const Bytes first = std::max(offset, begin);
-      const Bytes last = std::min(offset + param.finished_sum().bytes(), end);
-      if (first >= last) return;
-      add_packed(into + first, from + first, param.finished_sum().dtype, last - first);
+      for (const HomeRange& part : parts) {
+        const Bytes first = std::max(offset, part.home);
+        const Bytes last = std::min(offset + param.finished_sum().bytes(), part.home + part.bytes);
+        if (first >= last) continue;
+        add_packed(into + first, from + first, param.finished_sum().dtype, last - first);
+      }
     });
   }
 }
@@ -368,15 +386,20 @@ std::byte* TrainingJob::sum(const HostCall& call, int param) const {
 void TrainingJob::reduce(const HostCall& call, int layer) {
   const Layout& layout = call.plan->layout;
   const Layout::LayerPlace& place = layout.layers[at(layer)];
-  add_partials(call, layer, place.merges, 0, place.sum.packed_bytes);
+  const HomeRange all{0, place.sum.packed_bytes};
+  add_partials(call, layer, place.merges, std::span(&all, 1));
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
     if (!param.trainable) return;
     const std::byte* use = call.home->at(layout.sum_of_use(layer, i));
     std::byte* total = sum(call, params[i]);
     // A tied parameter is summed from its last use to its first.
-    const TensorSpec packed = param.finished_sum();
-    if (use != total) add_packed(total, use, packed.dtype, packed.bytes());
+    const DType dtype = param.finished_sum().dtype;
+    const ElementRange own = layout.params[at(params[i])].own;
+    const Bytes begin = static_cast<Bytes>(own.begin) * size_of(dtype);
+    const Bytes bytes = static_cast<Bytes>(own.size()) * size_of(dtype);
+    if (use != total) add_packed(total + begin, use + begin, dtype, bytes);
+    if (layout.is_sharded()) return write_norms(call, params[i]);
     if (std::ranges::count(layout.layers[at(layer)].device_norms, i) > 0) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
   });
@@ -408,30 +431,32 @@ void TrainingJob::commit(const HostCall& call) {
   progress_.weight_per_step = loss.weight;
 }
 
-/// Runs in the program that follows the commit.
-void TrainingJob::update(const HostCall& call, int weights_buffer) {
-  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    if (call.plan->layout.params[at(p)].weights_buffer == weights_buffer) update_param(call, p);
-  }
-}
-
+/// This host's elements of it, in the program that follows the commit.
 void TrainingJob::update_param(const HostCall& call, int number) {
   const ParamSpec& param = model_->spec.params[at(number)];
   if (!is_constant(param)) gate_.begin_update(at(number));  // otherwise no checkpoint reads it
   if (param.is_statistic()) {
+    const ElementRange own = call.plan->layout.params[at(number)].own;
     update_statistic(value(*call.home, number), param,
-                     param.is_observed() ? floats(sum(call, number)) : nullptr,
+                     param.is_observed() ? floats(sum(call, number)) : nullptr, own,
                      config_.train.virtual_nodes, call.step);
     write_copy(*call.home, number, 0, elements(param));
   } else if (param.trainable) {
     update_weights(call, number);
   }
-  gate_.end_update(at(number));
+}
+
+/// All of its elements are there. Repeated if the step is.
+void TrainingJob::take_param(const HostCall& call, int number) {
+  write_copy(*call.home, number, 0, elements(model_->spec.params[at(number)]));
+  if (gate_.version(at(number)) < call.step) gate_.end_update(at(number));
 }
 
 void TrainingJob::complete_updates(std::int64_t step) {
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    if (gate_.version(at(p)) < step) update_param({.step = step, .plan = plan_, .home = home_}, p);
+    if (gate_.version(at(p)) >= step) continue;
+    update_param({.step = step, .plan = plan_, .home = home_}, p);
+    gate_.end_update(at(p));
   }
 }
 
@@ -446,20 +471,23 @@ void TrainingJob::take_state(const TrainingJob& from) {
 void TrainingJob::update_weights(const HostCall& call, int number) const {
   const Layout& layout = call.plan->layout;
   const ParamSpec& param = model_->spec.params[at(number)];
-  UpdatedParam place{.weights = floats(value(*call.home, number))};
+  const ElementRange own = layout.params[at(number)].own;
+  if (own.size() == 0) return;
+  const auto first = static_cast<std::size_t>(own.begin);
+  UpdatedParam place{.weights = floats(value(*call.home, number)) + first};
   const std::byte* gradient = sum(call, number);
   if (param.finished_sum().dtype == DType::bf16) {
-    place.gradient = reinterpret_cast<const BFloat16*>(gradient);
+    place.gradient = reinterpret_cast<const BFloat16*>(gradient) + first;
   } else {
-    place.gradient = floats(gradient);
+    place.gradient = floats(gradient) + first;
   }
   for (int i = 0; i < layout.moments; ++i) {
     place.moments[at(i)] = floats(call.home->at(layout.moment(number, i)));
   }
   const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
-  in_grains(elements(param), [&](std::size_t begin, std::size_t size) {
+  in_grains(static_cast<std::size_t>(own.size()), [&](std::size_t begin, std::size_t size) {
     apply_update(place, begin, begin + size, rule);
-    write_copy(*call.home, number, begin, begin + size);
+    write_copy(*call.home, number, first + begin, first + begin + size);
   });
 }
 

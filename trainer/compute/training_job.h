@@ -45,8 +45,11 @@ class TrainingJob {
   void run_host_op(const HostCall& call);
   /// Whether a commit has thrown; on other hosts it throws the same. Any thread.
   bool failed_to_commit() const { return failed_to_commit_; }
-  /// Before an exchange: writes the numbers of this host that it sends, if it sends any.
-  void write_numbers(const HostCall& call) const;
+  /// Before an exchange: writes the numbers of this host that it sends, if it sends any. `saves`:
+  /// of host 0 with sharded state: all save the state after this step.
+  void write_numbers(const HostCall& call, bool saves) const;
+  /// Whether host 0 has said so of the step that has been committed last.
+  bool saves() const { return saves_; }
   /// Keeps what evaluations predict; call before admit().
   void keep_predictions() { keeps_predictions_ = true; }
   /// What a virtual node of an evaluation predicts, [B, ...].
@@ -93,12 +96,16 @@ class TrainingJob {
   void load(const HostCall& call, bool evaluation) const;
   void reduce(const HostCall& call, int layer);
   void add_partials(const HostCall& call, int layer, std::span<const FoldStep::Merge> merges,
-                    Bytes begin, Bytes end) const;
+                    std::span<const HomeRange> parts) const;
+  void write_norms(const HostCall& call, int param) const;
+  void take_norms(const HostCall& call);
   void take_numbers(const HostCall& call);
   void take_eval_numbers(const HostCall& call);
   void commit(const HostCall& call);
-  void update(const HostCall& call, int weights_buffer);
+  template <typename What>
+  void for_each_param_in(const HostCall& call, int weights_buffer, const What& what) const;
   void update_param(const HostCall& call, int param);
+  void take_param(const HostCall& call, int param);
   void update_weights(const HostCall& call, int param) const;
   OpRunner::Keep keep_evaluation(const OpCall& call, OpRunner::Keep keep_loss,
                                  std::shared_ptr<Prediction> prediction);
@@ -134,7 +141,7 @@ class TrainingJob {
   bool keeps_predictions_ = false;
   std::vector<Prediction> predictions_;  // by virtual node of an evaluation
   double gradient_scale_ = 1;            // of the updates that follow the last commit
-  std::atomic<bool> failed_to_commit_ = false;
+  std::atomic<bool> failed_to_commit_ = false, saves_ = false;
   mutable Mutex mutex_;
   std::vector<NamedTensor> kept_weights_ SPILLWAY_GUARDED_BY(mutex_);
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);

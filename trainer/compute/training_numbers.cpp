@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <span>
 
+#include "core/device/kernels.h"
 #include "spillway/ids.h"
+#include "trainer/compute/sum_term.h"
 #include "trainer/compute/training_job.h"
 
 /// What the hosts of a trial tell each other beside sums: losses, their weights, sums of metrics.
@@ -13,7 +16,7 @@ double* numbers_at(const HostCall& call, Bytes home) {
 
 }  // namespace
 
-void TrainingJob::write_numbers(const HostCall& call) const {
+void TrainingJob::write_numbers(const HostCall& call, bool saves) const {
   const Layout& layout = call.plan->layout;
   const int index = call.program->host_ops[at(call.op)].index;
   double* number = nullptr;
@@ -25,6 +28,7 @@ void TrainingJob::write_numbers(const HostCall& call) const {
     number = numbers_at(call, layout.numbers(layout.first_vn));
     const auto own = std::span(losses_).subspan(at(layout.first_vn), layout.batch.size());
     for (const WeightedSum& loss : own) write(loss);
+    if (layout.is_sharded()) *numbers_at(call, layout.norms.front().home) = saves ? 1 : 0;
   }
   if (index != kEvalNumbers) return;
   number = numbers_at(call, layout.numbers_of_eval(layout.first_eval_vn));
@@ -41,6 +45,33 @@ void TrainingJob::take_numbers(const HostCall& call) {
     loss = {number[0], number[1]};
     number += 2;
   }
+  if (call.plan->layout.is_sharded()) take_norms(call);
+}
+
+/// Those of the chunks of a parameter that this host updates.
+void TrainingJob::write_norms(const HostCall& call, int param) const {
+  const Layout::ParamPlace& place = call.plan->layout.params[at(param)];
+  const auto own = std::ranges::find(place.parts, place.own, &HostPart::elements);
+  if (own == place.parts.end()) return;
+  const DType dtype = model_->spec.params[at(param)].finished_sum().dtype;
+  norms_of_chunks(numbers_at(call, own->norms),
+                  sum(call, param) + static_cast<Bytes>(place.own.begin) * size_of(dtype), dtype,
+                  static_cast<std::size_t>(place.own.size()));
+}
+
+/// In the order in which squared_norm_of() adds them.
+void TrainingJob::take_norms(const HostCall& call) {
+  const Layout& layout = call.plan->layout;
+  for (std::size_t p = 0; p < squared_norms_.size(); ++p) {
+    squared_norms_[p] = 0;
+    if (!model_->spec.params[p].trainable) continue;
+    for (const HostPart& part : layout.params[p].parts) {
+      const auto n = static_cast<std::size_t>(part.elements.size());
+      const std::span norms(numbers_at(call, part.norms), kernels::num_norm_chunks(n));
+      for (double norm : norms) squared_norms_[p] += norm;
+    }
+  }
+  saves_ = *numbers_at(call, layout.norms.front().home) != 0;
 }
 
 void TrainingJob::take_eval_numbers(const HostCall& call) {

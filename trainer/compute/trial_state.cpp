@@ -23,15 +23,11 @@ std::string moment_name(const TrainConfig& train, int moment) {
   return moment == 0 ? "exp_avg" : "exp_avg_sq";
 }
 
-/// The elements of a stored tensor that a parameter holds.
-void read_part(const Safetensors& file, const TensorEntry& stored, const ParamSpec& param,
-               std::byte* into) {
-  const Bytes size = size_of(param.master().dtype);
-  for_each_run(param, [&](const StoredRun& run) {
-    file.read(
-        stored, static_cast<Bytes>(run.in_tensor) * size,
-        {into + static_cast<Bytes>(run.in_param) * size, static_cast<Bytes>(run.length) * size});
-  });
+/// The elements of a run that are among `elements` of the parameter.
+StoredRun within(const StoredRun& run, ElementRange elements) {
+  const std::int64_t begin = std::max(run.in_param, elements.begin);
+  const std::int64_t end = std::min(run.in_param + run.length, elements.end);
+  return {begin, run.in_tensor + begin - run.in_param, std::max<std::int64_t>(end - begin, 0)};
 }
 
 }  // namespace
@@ -43,11 +39,16 @@ StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const
     if (is_constant(first)) continue;
     const int moments = first.trainable && !first.is_statistic() ? layout.moments : 0;
     Place weights{.is_last = moments == 0};
-    for (int p : stored.params) weights.parts.push_back({at(p), layout.params[at(p)].home});
+    for (int p : stored.params) {
+      const ElementRange all{0, model.params[at(p)].tensor.elements()};
+      weights.parts.push_back({at(p), layout.params[at(p)].home, all});
+    }
     add(weights_, stored.name, stored, std::move(weights));
     for (int i = 0; i < moments; ++i) {
       Place place{.is_last = i + 1 == moments};
-      for (int p : stored.params) place.parts.push_back({at(p), layout.moment(p, i)});
+      for (int p : stored.params) {
+        place.parts.push_back({at(p), layout.moment(p, i), layout.params[at(p)].own, i});
+      }
       add(moments_, moment_name(train, i) + "." + stored.name, stored, std::move(place));
     }
   }
@@ -61,30 +62,44 @@ void StatePlaces::add(std::vector<TensorEntry>& tensors, const std::string& name
   places_[name] = std::move(place);
 }
 
-void StatePlaces::gather(const Place& place, const Home& home, std::span<std::byte> into,
-                         Bytes offset) const {
-  const Bytes size = size_of(param_of(place.parts.front()).master().dtype);
+void StatePlaces::gather(const Place& place, const Home& home, RemoteMoments* remote,
+                         std::span<std::byte> into, Bytes offset) const {
+  const Bytes size = element_bytes(place.parts.front());
   const auto begin = static_cast<std::int64_t>(offset / size);
   const auto end = begin + static_cast<std::int64_t>(into.size() / size);
   for (const Part& part : place.parts) {
+    const auto [first, last] = part.held;
     for_each_run(param_of(part), begin, end, [&](const StoredRun& run) {
-      std::memcpy(into.data() + static_cast<Bytes>(run.in_tensor - begin) * size,
-                  home.at(part.home + static_cast<Bytes>(run.in_param) * size),
-                  static_cast<Bytes>(run.length) * size);
+      const auto place_of = [&](const StoredRun& some) {
+        return into.data() + static_cast<Bytes>(some.in_tensor - begin) * size;
+      };
+      if (const StoredRun own = within(run, part.held); own.length > 0) {
+        std::memcpy(place_of(own),
+                    home.at(part.home + static_cast<Bytes>(own.in_param - first) * size),
+                    static_cast<Bytes>(own.length) * size);
+      }
+      for (const ElementRange others :
+           {ElementRange{0, first}, ElementRange{last, param_of(part).tensor.elements()}}) {
+        const StoredRun rest = within(run, others);
+        if (rest.length == 0) continue;
+        remote->read(static_cast<int>(part.param), part.moment,
+                     {rest.in_param, rest.in_param + rest.length}, place_of(rest));
+      }
     });
   }
 }
 
 std::vector<GenerationFile> StatePlaces::files(const Home* home, StateGate* gate,
-                                               const TrialHistory& history) const {
-  const auto fill = [this, home, gate](const TensorEntry& tensor, std::span<std::byte> into,
-                                       Bytes offset) {
+                                               const TrialHistory& history,
+                                               RemoteMoments* remote) const {
+  const auto fill = [this, home, gate, remote](const TensorEntry& tensor, std::span<std::byte> into,
+                                               Bytes offset) {
     const Place& place = places_.at(tensor.name);
     for (const Part& part : place.parts) {
       if (gate->wait_for(part.param)) continue;
       throw Error("the trial ended before its state could be read");
     }
-    gather(place, *home, into, offset);
+    gather(place, *home, remote, into, offset);
     if (!place.is_last || offset + into.size() < tensor.bytes()) return;
     for (const Part& part : place.parts) gate->release(part.param);
   };
@@ -108,10 +123,23 @@ void StatePlaces::take(const StatePlaces& from, const Home& from_home, const Hom
         if (Home::is_shared(parts[i].home)) continue;
         const Bytes source = from.places_.at(tensor.name).parts[i].home;
         std::memcpy(home.at(parts[i].home), from_home.at(source),
-                    param_of(parts[i]).master().bytes());
+                    static_cast<Bytes>(parts[i].held.size()) * element_bytes(parts[i]));
       }
     }
   }
+}
+
+/// The elements of a stored tensor that this host holds.
+void StatePlaces::read_part(const Safetensors& file, const TensorEntry& stored, const Part& part,
+                            const Home& home) const {
+  const Bytes size = element_bytes(part);
+  for_each_run(param_of(part), [&](const StoredRun& run) {
+    const StoredRun held = within(run, part.held);
+    if (held.length == 0) return;
+    const Bytes place = part.home + static_cast<Bytes>(held.in_param - part.held.begin) * size;
+    file.read(stored, static_cast<Bytes>(held.in_tensor) * size,
+              {home.at(place), static_cast<Bytes>(held.length) * size});
+  });
 }
 
 void StatePlaces::restore(const Generation& from, const Home& home) const {
@@ -124,8 +152,7 @@ void StatePlaces::restore(const Generation& from, const Home& home) const {
         throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
       }
       for (const Part& part : places_.at(tensor.name).parts) {
-        if (!home.is_written(part.home))
-          read_part(file, stored, param_of(part), home.at(part.home));
+        if (!home.is_written(part.home)) read_part(file, stored, part, home);
       }
     }
   };

@@ -19,6 +19,7 @@
 #include "trainer/checkpoint/generation_file.h"
 #include "trainer/checkpoint/state_gate.h"
 #include "trainer/checkpoint/trial_history.h"
+#include "trainer/runtime/moment_exchange.h"
 #include "trainer/storage/weights_file.h"
 
 namespace spillway {
@@ -33,11 +34,12 @@ class StatePlaces {
   /// `model` outlives it.
   StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout);
 
-  /// Weights, moments and history as files of a generation. Their bytes are read from `home` while
-  /// the files are written, each parameter when `gate` allows; throws Error if the trial ends
-  /// before. The arguments outlive the files. `home` may be null if only the lengths are needed.
-  std::vector<GenerationFile> files(const Home* home, StateGate* gate,
-                                    const TrialHistory& history) const;
+  /// Weights, moments and history as files of a generation. Their bytes are read from `home`, or
+  /// from other hosts, while the files are written, each parameter when `gate` allows; throws Error
+  /// if the trial ends before. The arguments outlive the files. `home` may be null if only the
+  /// lengths are needed.
+  std::vector<GenerationFile> files(const Home* home, StateGate* gate, const TrialHistory& history,
+                                    RemoteMoments* remote = nullptr) const;
   /// Whether both have the same tensors, wherever they lie.
   bool has_tensors_of(const StatePlaces& other) const;
   /// Copies weights and moments between homes of such states, each parameter when `gate` allows;
@@ -51,7 +53,9 @@ class StatePlaces {
  private:
   struct Part {
     std::size_t param = 0;
-    Bytes home = 0;
+    Bytes home = 0;     ///< of the first of `held`
+    ElementRange held;  ///< the elements that this host has: of weights, all
+    int moment = -1;    ///< -1: weights
   };
   struct Place {
     std::vector<Part> parts;  ///< of the stored tensor
@@ -60,8 +64,12 @@ class StatePlaces {
   void add(std::vector<TensorEntry>& tensors, const std::string& name, const StoredTensor& stored,
            Place place);
   const ParamSpec& param_of(const Part& part) const { return model_.params[part.param]; }
+  Bytes element_bytes(const Part& part) const { return size_of(param_of(part).master().dtype); }
   /// The bytes of a tensor from `offset` on.
-  void gather(const Place& place, const Home& home, std::span<std::byte> into, Bytes offset) const;
+  void gather(const Place& place, const Home& home, RemoteMoments* remote,
+              std::span<std::byte> into, Bytes offset) const;
+  void read_part(const Safetensors& file, const TensorEntry& stored, const Part& part,
+                 const Home& home) const;
 
   const ModelSpec& model_;
   std::vector<TensorEntry> weights_, moments_;  // in the order of parameters

@@ -20,7 +20,7 @@ std::optional<HostsConfig> HostsConfig::without_host_0() const {
 }
 
 HostTeam team_of(const HostsConfig& hosts) {
-  HostTeam team{.hosts = {}, .number = hosts.number};
+  HostTeam team{.hosts = {}, .number = hosts.number, .state = hosts.state};
   for (int host = 0; host < hosts.size; ++host) team.hosts.insert(team.hosts.end(), host);
   return team;
 }

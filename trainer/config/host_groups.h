@@ -13,6 +13,7 @@ namespace spillway {
 struct HostTeam {
   std::set<int> hosts{0};
   int number = 0;  ///< of this host, which is one of them
+  HostStateKind state = HostStateKind::replicated;
   bool operator==(const HostTeam&) const = default;
 };
 /// All hosts.

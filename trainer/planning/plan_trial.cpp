@@ -366,7 +366,8 @@ JobShape shape_of(const TrialConfig& trial, const std::vector<PlanDevice>& devic
           .moments = num_moments(train),
           .split = devices.front().split,  // the same for all
           .host_groups = groups_of_hosts(train, team),
-          .host = team.number};
+          .host = team.number,
+          .shards_state = team.state == HostStateKind::sharded};
 }
 
 void require_devices(const PlannedTrial& planned, int lanes) {

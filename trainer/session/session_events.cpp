@@ -72,7 +72,11 @@ void Session::Impl::on_committed(const StepCommitted& committed) {
   refresh(id, committed.step);
   add_event(id, SessionEvent::Kind::step);
   controller->on_committed(committed, now_s());
-  if (!controller->is_rung(id, committed.step)) save_if_due(id);
+  if (trial(id).plan->layout.is_sharded()) {
+    save_with_hosts(id);
+  } else if (!controller->is_rung(id, committed.step)) {
+    save_if_due(id);
+  }
   decide_if_due();
 }
 
@@ -129,6 +133,7 @@ void Session::Impl::on_ended(JobId id, JobEnd job_end, const std::string& reason
     leave_hosts(fmt::format("trial {} has failed: {}", ended.config.name, reason));
   }
   rest_if_all_do();
+  go_on_after_saving();
   RunCommands commands;
   controller->on_ended(id, now_s(), commands);
   carry_out(commands);
@@ -228,6 +233,12 @@ void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {
               .step = saved.step,
               .reason = saved.problem});
   add_damage(id, saved.step, saved.findings);
+  if (!hosts || config.hosts.state != HostStateKind::sharded) return;
+  serving->call([this, id] {
+    const MutexLock lock(mutex);
+    trial(id).is_being_saved = false;
+    go_on_after_saving();
+  });
 }
 
 void Session::Impl::add_damage(JobId id, std::int64_t step, const std::vector<Finding>& findings) {

@@ -19,7 +19,9 @@ std::string key_of(int exchange, int host) { return fmt::format("trial/{}/{}", e
 
 /// What host 0 says of a trial: how far it is, and its contract.
 std::string word_of(const SessionTrial& trial, const Contract& contract) {
-  nlohmann::json word{{"step", trial.first_step}, {"contract", contract}};
+  nlohmann::json word{{"step", trial.first_step},
+                      {"contract", contract},
+                      {"hosts.state", to_string(trial.team.state)}};
   if (trial.ended()) word["state"] = static_cast<int>(trial.result.state);
   return word.dump();
 }
@@ -34,6 +36,12 @@ std::string difference_from(const nlohmann::json& word, const SessionTrial& tria
         "{}: is {} on host {} and {} on host 0; give both the same trial, data, "
         "version and kernels (numerics: portable), or leave host {} out",
         first.field, first.now.value_or("not set"), number, first.then.value_or("not set"), number);
+  }
+  const std::string state = to_string(trial.team.state);
+  if (const auto of_host_0 = word.at("hosts.state").get<std::string>(); state != of_host_0) {
+    return fmt::format(
+        "hosts.state: is {} on host {} and {} on host 0; write the same on all hosts", state,
+        number, of_host_0);
   }
   const auto step = word.at("step").get<std::int64_t>();
   if (step == trial.first_step) return "";
@@ -126,7 +134,7 @@ TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial
 
 void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
   const SessionTrial& trial = trial_of_run(call.job);
-  trial.job->write_numbers(call);
+  trial.job->write_numbers(call, saves_after(trial, call.step + 1));
   spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call, ended);
 }
 
@@ -158,7 +166,10 @@ void Session::Impl::on_host_lost(int lost, const std::string& why) {
 
 /// In a round all trials rest at their last commit.
 void Session::Impl::on_guest() {
-  serving->call([this] { hosts->renew(); });
+  serving->call([this] {
+    const MutexLock lock(mutex);
+    if (!save_before(AfterSaving::invite)) hosts->renew();
+  });
 }
 
 void Session::Impl::on_round(std::int64_t called) {
@@ -171,6 +182,7 @@ void Session::Impl::on_round(std::int64_t called) {
 /// Transfers that are open end once the engine knows, so that it begins none in the new round.
 void Session::Impl::begin_round(std::int64_t called) {
   round = called;
+  if (std::exchange(after_saving, AfterSaving::train) == AfterSaving::stop) return stop_all();
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t))) shell->interrupt(JobId(t));
   }
@@ -224,6 +236,11 @@ void Session::Impl::go_on(const Agreement& agreement) {
     if (!first_host_lost_s) first_host_lost_s = now_s();
     if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
     return;
+  }
+  const bool are_all_present = hosts->present().size() == at(hosts->size());
+  if (config.hosts.state == HostStateKind::sharded &&
+      (!are_all_present || !agreement.behind.empty())) {
+    return restart_from_checkpoint();
   }
   const int most = most_hosts();
   if (hosts->number() == 0 && most > 0 && hosts->admit_guests(most)) {

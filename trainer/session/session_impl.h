@@ -42,6 +42,13 @@ enum class RunPhase : std::uint8_t {
   closing       ///< takes in no further trial
 };
 
+/// What host 0 does once all trials have been saved that hosts train with sharded state.
+enum class AfterSaving : std::uint8_t {
+  train,   ///< nothing else
+  stop,    ///< Session::stop()
+  invite,  ///< hosts ask to take part
+};
+
 /// Throws ConfigError.
 void require_valid(const EarlyTerminate& early);
 
@@ -147,6 +154,14 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void on_agreed(const Agreement& agreement) override;
   void on_hosts_ended() override;
   void on_guest() override;
+  // session_sharded.cpp: those whose state hosts shard
+  bool saves_after(const SessionTrial& trial, std::int64_t step) const;
+  void share_moments(SessionTrial& trial, const Home& home) const;
+  void save_with_hosts(JobId id) SPILLWAY_REQUIRES(mutex);
+  bool save_before(AfterSaving what) SPILLWAY_REQUIRES(mutex);
+  void go_on_after_saving() SPILLWAY_REQUIRES(mutex);
+  void restart_from_checkpoint() SPILLWAY_REQUIRES(mutex);
+
   std::string answer_of(int peer, int exchange);
   bool trains_on_hosts(JobId id) const SPILLWAY_REQUIRES(mutex);
   void begin_round(std::int64_t round) SPILLWAY_REQUIRES(mutex);
@@ -257,7 +272,8 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   std::optional<double> first_host_lost_s SPILLWAY_GUARDED_BY(mutex);  ///< on the run's clock
   bool takes_over SPILLWAY_GUARDED_BY(mutex) = false;                  ///< from host 0
   bool invites SPILLWAY_GUARDED_BY(mutex) = false;                     ///< host 0, its guests
-  std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);          ///< once it has taken over
+  AfterSaving after_saving SPILLWAY_GUARDED_BY(mutex) = AfterSaving::train;
+  std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);  ///< once it has taken over
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;
   std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials

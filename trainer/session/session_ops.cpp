@@ -45,8 +45,10 @@ Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
 void Session::Impl::admit(JobId id, const Home& home) {
   SessionTrial& trial = trial_of_run(id);
   without_stack([&] { trial.job->admit(home); });
+  if (trial.plan->layout.is_sharded()) share_moments(trial, home);
   if (!trial.checkpoints) return;
-  trial.checkpoints->attach(trial.job->places(), home, trial.job->gate());
+  trial.checkpoints->attach(trial.job->places(), home, trial.job->gate(),
+                            trial.remote_moments.get());
 }
 
 /// GPUs copy from memory that is locked, which mapped files are not.
@@ -100,6 +102,7 @@ void Session::Impl::save_last(JobId id) {
 
 void Session::Impl::release(JobId id, JobEnd job_end) {
   const SessionTrial& released = trial_of_run(id);
+  const bool has_all_moments = !released.remote_moments && !released.moment_sender;
   std::int64_t steps = 0;
   bool resumes_later = false;
   {
@@ -111,11 +114,13 @@ void Session::Impl::release(JobId id, JobEnd job_end) {
     steps = ending.result.steps;
   }
   if (!released.checkpoints) return;
-  if (resumes_later && released.job->home()) {
+  if (resumes_later && released.job->home() && has_all_moments) {
     released.job->complete_updates(steps);
     save_last(id);
   }
   released.job->gate().cancel();
+  if (released.remote_moments) released.remote_moments->cancel();
+  if (released.moment_sender) released.moment_sender->wait();
   released.checkpoints->wait();
 }
 

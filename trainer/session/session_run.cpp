@@ -290,7 +290,10 @@ Session::~Session() {
 void Session::stop() {
   const MutexLock lock(impl_->mutex);
   impl_->invites = false;
-  if (impl_->takes_trials()) return impl_->stop_all();
+  if (impl_->takes_trials()) {
+    if (!impl_->save_before(AfterSaving::stop)) impl_->stop_all();
+    return;
+  }
   if (!impl_->has_run()) impl_->run_phase = RunPhase::stopped;
 }
 

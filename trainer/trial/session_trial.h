@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "trainer/compute/training_job.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/profile/profile_cache.h"
+#include "trainer/runtime/moment_exchange.h"
 #include "trainer/torch/kernel_flags.h"
 #include "trainer/trial/trial_checkpoints.h"
 #include "trainer/trial/trial_lifecycle.h"
@@ -59,6 +61,12 @@ struct SessionTrial {
   TrialRequest request = TrialRequest::run;
   HostTeam team;      ///< the hosts for which it was planned last
   int exchange = -1;  ///< its number among the trials that hosts train together
+  /// If hosts shard its state: of host 0; of another host.
+  std::unique_ptr<RemoteMoments> remote_moments;
+  std::unique_ptr<MomentSender> moment_sender;
+  /// Host 0 should save it after its next step, although no checkpoint is due. Any thread.
+  std::atomic<bool> wants_save = false;
+  bool is_being_saved = false;                 ///< by host 0, with what others have
   std::optional<std::int64_t> interrupted_at;  ///< it waits for the hosts to agree, after that step
   bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
   bool is_continued = false;      ///< it ended in this session before, under another number

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <memory>
 #include <ranges>
@@ -101,10 +102,12 @@ TrialCheckpoints::Newest TrialCheckpoints::open_newest() {
   return {std::move(newest.generation), std::move(newest.findings)};
 }
 
-void TrialCheckpoints::attach(const StatePlaces& places, const Home& home, StateGate& gate) {
+void TrialCheckpoints::attach(const StatePlaces& places, const Home& home, StateGate& gate,
+                              RemoteMoments* remote) {
   places_ = &places;
   home_ = &home;
   gate_ = &gate;
+  remote_ = remote;
 }
 
 bool TrialCheckpoints::is_saving() const {
@@ -125,7 +128,7 @@ GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
           .step = static_cast<std::uint64_t>(history.num_steps()),
           .build = this_build_and_machine(),
           .contract = std::move(contract),
-          .files = places_->files(home_, gate_, history)};
+          .files = places_->files(home_, gate_, history, remote_)};
 }
 
 void TrialCheckpoints::save(TrialHistory history) {
@@ -138,7 +141,12 @@ void TrialCheckpoints::save(TrialHistory history) {
       [this, history = std::move(history)] { write(history); });
   saving_ = task->get_future();
   // One writer serves all trials, so it must not wait for any of them; they wait for it.
-  gate_->begin_snapshot(step, [this, task] { boost::asio::post(writer_, [task] { (*task)(); }); });
+  const auto left = std::make_shared<std::atomic<int>>(remote_ ? 2 : 1);
+  const auto ready = [this, task, left] {
+    if (--*left == 0) boost::asio::post(writer_, [task] { (*task)(); });
+  };
+  gate_->begin_snapshot(step, ready);
+  if (remote_) remote_->begin(ready);
 }
 
 void TrialCheckpoints::save_unless_saved(TrialHistory history) {
@@ -159,6 +167,7 @@ void TrialCheckpoints::write(const TrialHistory& history) {
   } catch (const std::exception& error) {
     saved.problem = error.what();
   }
+  if (remote_) remote_->end();
   gate_->end_snapshot();
   saved.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   report_(saved);
@@ -170,7 +179,7 @@ void TrialCheckpoints::wait() {
 
 void TrialCheckpoints::save_last(TrialHistory history) {
   wait();
-  if (has_saved(history)) return;
+  if (remote_ || has_saved(history)) return;
   save(std::move(history));
   wait();
 }

@@ -61,21 +61,25 @@ class TrialCheckpoints {
   /// folder.
   void close() { store_.reset(); }
 
-  /// Sets the state that save() reads: in a home, through a gate. They outlive this object.
-  void attach(const StatePlaces& places, const Home& home, StateGate& gate);
+  /// Sets the state that save() reads: in a home, through a gate, and moments of other hosts. They
+  /// outlive this object.
+  void attach(const StatePlaces& places, const Home& home, StateGate& gate,
+              RemoteMoments* remote = nullptr);
   /// True while a checkpoint is being written.
   bool is_saving() const;
   /// True if a checkpoint is due after `step` steps, and none is being written.
   bool is_due(std::int64_t step) const;
   /// True if this state is durable. Not while a checkpoint is being written.
   bool has_saved(const TrialHistory& history) const { return last_saved_ == version_of(history); }
-  /// Starts a checkpoint of the state after the steps of `history`. Call before another commit.
+  /// Starts a checkpoint of the state after the steps of `history`. Call before another commit. If
+  /// other hosts have moments, they have to send those of this step.
   void save(TrialHistory history);
   /// The same, unless this state is already saved or being saved.
   void save_unless_saved(TrialHistory history);
   /// Waits for the checkpoint that is being written.
   void wait();
-  /// Waits, then writes the state unless it is already saved. Nothing may change it meanwhile.
+  /// Waits, then writes the state unless it is already saved. Nothing may change it meanwhile. If
+  /// other hosts have moments, it only waits.
   void save_last(TrialHistory history);
 
  private:
@@ -99,6 +103,7 @@ class TrialCheckpoints {
   const StatePlaces* places_ = nullptr;
   const Home* home_ = nullptr;
   StateGate* gate_ = nullptr;
+  RemoteMoments* remote_ = nullptr;
   std::future<void> saving_;
   Clock::time_point last_begun_ = Clock::now();
   Version begun_{-1, 0};       ///< by the latest save()

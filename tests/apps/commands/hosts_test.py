@@ -12,7 +12,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from hosts_case import FAST, GPT, PROGRAM, RESNET, TEXT, TWO_SMALL, Hosts  # noqa: E402
+from hosts_case import FAST, GPT, LONG, PROGRAM, RESNET, TEXT, TWO_SMALL, Hosts  # noqa: E402
 from small_run import free_endpoint, wait_for  # noqa: E402
 
 
@@ -157,26 +157,11 @@ class Tokens(Hosts):
 
 
 class Failures(Hosts):
-    LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
-            "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
-            "checkpoint": {"every_steps": 1000}}
-
-    def events(self, out="run"):
-        log = self.folder / out / "events.jsonl"
-        return log.read_text() if log.exists() else ""
-
-    def num_steps(self, out):
-        return self.events(out).count('"event":"step"')
-
-    def wait_for_steps(self, hosts, out="run"):
-        begin = self.num_steps(out)
-        wait_for(hosts[0], lambda: self.num_steps(out) > begin + 3)
-
     def test_the_others_go_on_without_a_host_that_is_killed_or_leaves(self):
-        expected = self.alone(self.LONG, FAST)
+        expected = self.alone(LONG, FAST)
         for lost, sent in (([1], signal.SIGKILL), ([2], signal.SIGTERM), ([1, 2], signal.SIGKILL)):
             out = f"run{len(lost)}{sent}"
-            hosts = self.begin(self.LONG, 3, out=out)
+            hosts = self.begin(LONG, 3, out=out)
             for host in lost:
                 self.wait_for_steps(hosts, out)
                 hosts[host].send_signal(sent)
@@ -186,15 +171,11 @@ class Failures(Hosts):
                 self.assertNotEqual(code, 0)
                 self.assertIn(f'"host":{host}', self.events(out))
 
-    def steps(self, out, kind="step"):
-        events = [json.loads(line) for line in self.events(out).splitlines()]
-        return [event["step"] for event in events if event["event"] == kind]
-
     def test_another_host_takes_the_place_of_host_0(self):
-        expected = self.alone(self.LONG, FAST)
+        expected = self.alone(LONG, FAST)
         for lost, at_once in (([0], True), ([0, 1], True), ([0, 1], False)):
             out = f"run{len(lost)}{at_once}"
-            hosts = self.begin(self.LONG, 3, own=[[], ["--json"], ["--json"]], out=out)
+            hosts = self.begin(LONG, 3, own=[[], ["--json"], ["--json"]], out=out)
             for number in lost:
                 if number == 0 or not at_once:
                     begin = self.num_steps(out)
@@ -208,18 +189,10 @@ class Failures(Hosts):
             rows = (self.folder / out / "trials/small/metrics.csv").read_text().splitlines()
             self.assertEqual([int(row.split(",")[0]) for row in rows[1:]], list(range(1, 61)))
 
-    def begin_to_invite(self, config, size, *overrides):
-        """Host 0, and the command of hosts that join."""
-        endpoint = free_endpoint()
-        first = self.start("train", self.write(config), "--json", f"hosts.size={size}",
-                           f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}",
-                           *overrides)
-        return first, ["join", endpoint, FAST]
-
     def test_a_host_that_joined_takes_the_place_of_host_0(self):
-        expected = self.alone(self.LONG, FAST)
+        expected = self.alone(LONG, FAST)
         token = self.token("token")
-        first, join = self.begin_to_invite(self.LONG, 3, token)
+        first, join = self.begin_to_invite(LONG, 3, token)
         joined = [self.start(*join, token) for _ in range(2)]
         wait_for(joined[0], lambda: self.num_steps("run") > 3)
         first.kill()
@@ -232,7 +205,7 @@ class Failures(Hosts):
         self.assertEqual(self.results([report]), expected)
 
     def test_hosts_join_while_others_train(self):
-        config = {**self.LONG, "train": {**self.LONG["train"], "max_steps": 160}}
+        config = {**LONG, "train": {**LONG["train"], "max_steps": 160}}
         expected = self.alone(config, FAST)
         token = self.token("token")
         first, join = self.begin_to_invite(config, 2, token)
@@ -247,8 +220,8 @@ class Failures(Hosts):
         self.assertEqual(self.results(hosts), expected)
 
     def test_a_host_that_dies_while_it_joins_is_left_out(self):
-        expected = self.alone(self.LONG, FAST)
-        first, join = self.begin_to_invite(self.LONG, 2, "hosts.timeout_s=3")
+        expected = self.alone(LONG, FAST)
+        first, join = self.begin_to_invite(LONG, 2, "hosts.timeout_s=3")
         hosts = [first, self.start(*join)]
         self.wait_for_steps(hosts)
         joins = self.start(*join)
@@ -257,8 +230,8 @@ class Failures(Hosts):
         self.assertEqual(self.results(hosts), expected)
 
     def test_the_next_host_0_may_be_killed_before_all_have_met(self):
-        expected = self.alone(self.LONG, FAST)
-        hosts = self.begin(self.LONG, 4, "hosts.timeout_s=3", own=[[], [], ["--json"], []])
+        expected = self.alone(LONG, FAST)
+        hosts = self.begin(LONG, 4, "hosts.timeout_s=3", own=[[], [], ["--json"], []])
         self.wait_for_steps(hosts)
         hosts[0].kill()
         while "hosts meet again" not in hosts[1].stderr.readline():
@@ -273,7 +246,7 @@ class Failures(Hosts):
         self.assertIn("nobody answered", self.logs_of_failed(hosts[1:2])[0])
 
     def test_no_host_takes_the_place_of_one_that_is_stopped_twice(self):
-        hosts = self.begin(self.LONG, 3)
+        hosts = self.begin(LONG, 3)
         self.wait_for_steps(hosts)
         hosts[0].send_signal(signal.SIGINT)
         wait_for(hosts[1], lambda: not (self.folder / "run/lock").read_text())
@@ -282,8 +255,8 @@ class Failures(Hosts):
             self.assertIn("host 0 has stopped; its own output says why", log)
 
     def test_no_host_takes_the_place_of_one_that_lives(self):
-        expected = self.alone(self.LONG, FAST)
-        hosts = self.begin(self.LONG, 3, "hosts.timeout_s=5")
+        expected = self.alone(LONG, FAST)
+        hosts = self.begin(LONG, 3, "hosts.timeout_s=5")
         self.wait_for_steps(hosts)
         hosts[0].send_signal(signal.SIGSTOP)
         for log in self.logs_of_failed(hosts[1:]):
@@ -293,16 +266,16 @@ class Failures(Hosts):
         self.assertEqual(self.results(hosts[:1]), expected)
 
     def test_no_host_takes_the_place_of_one_that_keeps_no_checkpoints(self):
-        hosts = self.begin(self.LONG, 2, "checkpoint.keep=0")
+        hosts = self.begin(LONG, 2, "checkpoint.keep=0")
         self.wait_for_steps(hosts)
         hosts[0].kill()
         [log] = self.logs_of_failed(hosts[1:])
         self.assertIn("host 0 is lost or has stopped", log)
 
     def test_too_few_hosts_stop_and_resume_exactly(self):
-        expected = self.alone(self.LONG, FAST)
+        expected = self.alone(LONG, FAST)
         for lost, sent in ((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)):
-            hosts = self.begin(self.LONG, 3, "resume=auto", "hosts.min_size=3")
+            hosts = self.begin(LONG, 3, "resume=auto", "hosts.min_size=3")
             self.wait_for_steps(hosts)
             hosts[lost].send_signal(sent)
             logs = self.logs_of_failed(hosts)
@@ -310,25 +283,25 @@ class Failures(Hosts):
                 if other != lost:
                     self.assertIn("is lost or has stopped", log)
                     self.assertIn("start all hosts again with resume: auto", log)
-        self.assertEqual(self.results(self.begin(self.LONG, 2, "resume=auto", FAST)), expected)
+        self.assertEqual(self.results(self.begin(LONG, 2, "resume=auto", FAST)), expected)
 
     def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
-        expected = self.alone(self.LONG, FAST)
+        expected = self.alone(LONG, FAST)
         two = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
                "{memory: 16MiB}]")
-        hosts = self.begin(self.LONG, 2, own=[[], [two]])
+        hosts = self.begin(LONG, 2, own=[[], [two]])
         self.assertEqual(self.results(hosts), expected)
         self.assertIn('"event":"redone"', self.events())
 
     def test_a_device_that_shrinks_repeats_the_step_with_the_others(self):
-        expected = self.alone(self.LONG, FAST)
+        expected = self.alone(LONG, FAST)
         shrinks = "devices=[{memory: 16MiB, imitate: {fault: {kind: shrink, after_ops: 40}}}]"
-        hosts = self.begin(self.LONG, 2, own=[[], [shrinks]])
+        hosts = self.begin(LONG, 2, own=[[], [shrinks]])
         self.assertEqual(self.results(hosts), expected)
 
     def test_one_host_resumes_what_several_began(self):
-        expected = self.alone(self.LONG, "devices=[{memory: 16MiB}]")
-        hosts = self.begin(self.LONG, 2)
+        expected = self.alone(LONG, "devices=[{memory: 16MiB}]")
+        hosts = self.begin(LONG, 2)
         self.wait_for_steps(hosts)
         hosts[0].send_signal(signal.SIGINT)
         self.assertEqual([code for code, _, _ in self.end(hosts)], [130, 1])
@@ -371,7 +344,7 @@ class Failures(Hosts):
         """The data changes on one host only."""
         text = self.folder / "text.txt"
         text.write_bytes(pathlib.Path(TEXT).read_bytes())
-        hosts = self.begin(self.LONG, 2, own=[[], [f"data.path={text}"]])
+        hosts = self.begin(LONG, 2, own=[[], [f"data.path={text}"]])
         self.wait_for_steps(hosts)
         text.write_text("something else " * 10000)
         ends = self.end(hosts)
@@ -380,7 +353,7 @@ class Failures(Hosts):
         self.assertIn("host 1 is lost or has stopped; its own output says why", ends[0][2])
 
     def test_a_host_that_is_silent_is_not_waited_for_longer_than_the_limit(self):
-        hosts = self.begin(self.LONG, 2, "hosts.timeout_s=10")
+        hosts = self.begin(LONG, 2, "hosts.timeout_s=10")
         self.wait_for_steps(hosts)
         hosts[1].send_signal(signal.SIGSTOP)
         code, _, log = self.end(hosts[:1])[0]

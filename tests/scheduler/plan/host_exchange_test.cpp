@@ -139,8 +139,10 @@ class Hosts {
     for (const FoldStep::Merge& merge : op.merges) {
       const Bytes into = layout.partial(op.index, at(merge.into));
       const Bytes from = layout.partial(op.index, at(merge.from));
-      for (Bytes b = op.begin; b < op.end; b += kAlignment) {
-        home[into + b] = home.at(into + b) + home.at(from + b);
+      for (const HomeRange& part : op.parts) {
+        for (Bytes b = part.home; b < part.home + part.bytes; b += kAlignment) {
+          home[into + b] = home.at(into + b) + home.at(from + b);
+        }
       }
     }
   }

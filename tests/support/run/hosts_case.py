@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-from small_run import CONFIG, free_endpoint
+from small_run import CONFIG, free_endpoint, wait_for
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
 GPT = {**CONFIG, "data": {"path": TEXT},
@@ -20,6 +20,9 @@ RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
           "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
 TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
 FAST = "devices=[{memory: 16MiB}]"
+LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
+        "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
+        "checkpoint": {"every_steps": 1000}}
 
 
 class Hosts(unittest.TestCase):
@@ -85,3 +88,26 @@ class Hosts(unittest.TestCase):
         for code, _, log in ends:
             self.assertNotEqual(code, 0, log)
         return [log for _, _, log in ends]
+
+    def events(self, out="run"):
+        log = self.folder / out / "events.jsonl"
+        return log.read_text() if log.exists() else ""
+
+    def num_steps(self, out):
+        return self.events(out).count('"event":"step"')
+
+    def wait_for_steps(self, hosts, out="run"):
+        begin = self.num_steps(out)
+        wait_for(hosts[0], lambda: self.num_steps(out) > begin + 3)
+
+    def steps(self, out, kind="step"):
+        events = [json.loads(line) for line in self.events(out).splitlines()]
+        return [event["step"] for event in events if event["event"] == kind]
+
+    def begin_to_invite(self, config, size, *overrides):
+        """Host 0, and the command of hosts that join."""
+        endpoint = free_endpoint()
+        first = self.start("train", self.write(config), "--json", f"hosts.size={size}",
+                           f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}",
+                           *overrides)
+        return first, ["join", endpoint, FAST]

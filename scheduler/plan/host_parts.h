@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "scheduler/plan/lower.h"
+#include "scheduler/plan/program.h"
+
+namespace spillway {
+
+/// Divides the sum of each parameter among the hosts that train a job together: a host adds its
+/// part of it, and if their state is sharded, it also updates these elements. Every host derives
+/// the same parts. The chunks of a block of weights are divided as evenly as possible.
+class HostParts {
+ public:
+  /// `blocks`: the parameters of each block, all of them once. Alone, a host has all.
+  HostParts(const ModelSpec& model, const std::vector<std::vector<int>>& blocks,
+            const JobShape& shape);
+
+  /// Ascending, without empty ones; none of a parameter that has no sum.
+  const std::vector<HostPart>& of(int param) const { return parts_[at(param)]; }
+  /// Empty if the host has none.
+  ElementRange of(int param, int host) const;
+
+ private:
+  std::vector<std::vector<HostPart>> parts_;  // by parameter
+};
+
+}  // namespace spillway
