@@ -204,6 +204,16 @@ void Engine::begin_program(JobId id, StepKind kind) {
   dispatcher_.rank(tables_, id);
 }
 
+/// The blocks of which no other host has to send a part.
+static std::vector<int> weights_at_home(const JobTable& job) {
+  std::vector<int> blocks = job.plan->layout.weights;
+  if (!job.plan->layout.is_sharded()) return blocks;
+  for (const HostOpSpec& op : job.program->host_ops) {
+    if (op.kind == HostOpKind::take_weights) std::erase(blocks, op.index);
+  }
+  return blocks;
+}
+
 void Engine::begin_buffers(JobId id) {
   JobTable& job = table(id);
   const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
@@ -214,8 +224,7 @@ void Engine::begin_buffers(JobId id) {
     for (int b : at_home) memory_.set_home_valid({id, b});
   };
   const Layout& layout = job.plan->layout;
-  const bool come_from_hosts = job.kind.update && layout.is_sharded();
-  if (!come_from_hosts && (!job.kind.update || job.kept.updates)) make_valid(layout.weights);
+  if (!job.kind.update || job.kept.updates) make_valid(weights_at_home(job));
   if (job.kept.loads) make_valid(layout.batch);
   if (job.kept.eval_loads) make_valid(layout.eval_batch);
 }

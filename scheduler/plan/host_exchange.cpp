@@ -1,12 +1,11 @@
 #include "scheduler/plan/host_exchange.h"
 
 #include <algorithm>
-#include <cassert>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "core/base/fold.h"
+#include "spillway/error.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -33,17 +32,16 @@ void add_range(std::vector<HomeRange>& ranges, Bytes begin, ElementRange element
   }
 }
 
-/// Of a transfer: `from`: the host or the group that it comes from, `part`: its number among its
-/// ranges.
+/// Of the transfer with this number among those of an exchange from one host to another, in 43
+/// bits.
 template <typename Phase>
-std::uint64_t tag_of(Phase phase, int index, int from, std::size_t part) {
-  constexpr unsigned kPhaseBits = 3, kPartBits = 8, kFromBits = 12, kIndexBits = 20;
-  const auto word = [](int value) { return static_cast<std::uint64_t>(value - kEvalNumbers); };
-  assert(part < 1u << kPartBits && word(from) < 1u << kFromBits && word(index) < 1u << kIndexBits);
-  std::uint64_t tag = word(index);
-  tag = tag << kFromBits | word(from);
-  tag = tag << kPartBits | part;
-  return tag << kPhaseBits | static_cast<std::uint64_t>(phase);
+std::uint64_t tag_of(Phase phase, int index, std::uint64_t number) {
+  constexpr unsigned kPhaseBits = 3, kNumberBits = 20, kIndexBits = 20;
+  const auto word = static_cast<std::uint64_t>(index - kEvalNumbers);
+  if (number >> kNumberBits > 0 || word >> kIndexBits > 0) {
+    throw Error("the model has more layers or parts than hosts can exchange, 2^20");
+  }
+  return (word << kNumberBits | number) << kPhaseBits | static_cast<std::uint64_t>(phase);
 }
 
 }  // namespace
@@ -116,20 +114,23 @@ std::vector<FoldStep::Merge> HostExchange::merges(int stage, bool own) const {
 
 std::vector<Transfer> HostExchange::scatter(int stage, int layer) const {
   std::vector<Transfer> transfers;
-  const auto add = [&](int peer, bool is_sent, int first_group, std::span<const HomeRange> ranges) {
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      transfers.push_back({.peer = peer,
-                           .is_sent = is_sent,
-                           .tag = tag_of(Phase::scatter, layer, first_group, i),
-                           .home = partial(stage, layer, first_group) + ranges[i].home,
-                           .bytes = ranges[i].bytes});
+  const auto add = [&](int peer, int from, int to) {
+    std::uint64_t number = 0;
+    const std::vector<HomeRange> ranges = parts(layer, to);
+    for (int first_group : shape_.subtrees_of(from)) {
+      for (const HomeRange& range : ranges) {
+        transfers.push_back({.peer = peer,
+                             .is_sent = from == shape_.host,
+                             .tag = tag_of(Phase::scatter, layer, number++),
+                             .home = partial(stage, layer, first_group) + range.home,
+                             .bytes = range.bytes});
+      }
     }
   };
-  const std::vector<HomeRange> own = own_parts(layer);
   for (int peer = 0; peer < num_hosts(); ++peer) {
     if (peer == shape_.host) continue;
-    for (int first : shape_.subtrees_of(shape_.host)) add(peer, true, first, parts(layer, peer));
-    for (int first : shape_.subtrees_of(peer)) add(peer, false, first, own);
+    add(peer, shape_.host, peer);
+    add(peer, peer, shape_.host);
   }
   return transfers;
 }
@@ -140,11 +141,10 @@ std::vector<Transfer> HostExchange::tell_all(Phase phase, int index,
                                              const Ranges& ranges_of) const {
   std::vector<Transfer> transfers;
   const auto add = [&](int peer, bool is_sent, int from) {
-    const std::vector<HomeRange> ranges = ranges_of(from);
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      if (ranges[i].bytes == 0) continue;
-      transfers.push_back(
-          {peer, is_sent, tag_of(phase, index, from, i), ranges[i].home, ranges[i].bytes});
+    std::uint64_t number = 0;
+    for (const HomeRange& range : ranges_of(from)) {
+      if (range.bytes == 0) continue;
+      transfers.push_back({peer, is_sent, tag_of(phase, index, number++), range.home, range.bytes});
     }
   };
   for (int peer = 0; peer < num_hosts(); ++peer) {

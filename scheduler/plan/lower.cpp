@@ -75,6 +75,7 @@ class ProgramBuilder {
     const Layout& layout = buffers_.layout();
     struct Updated {
       Bytes all = 0, largest = 0;  ///< of its parameters; threads share one after the other
+      Bytes copied = 0;            ///< what other hosts update, into another type
     };
     std::map<int, Updated> updated;  // by buffer
     for (std::size_t p = 0; p < model_.params.size(); ++p) {
@@ -85,9 +86,11 @@ class ProgramBuilder {
       Updated& block = updated[place.weights_buffer];
       block.all += bytes;
       block.largest = std::max(block.largest, bytes);
+      if (layout.in_block(static_cast<int>(p)) == place.home) continue;
+      block.copied += model_.params[p].master().bytes() - bytes;
     }
     for (int buffer : layout.weights) {
-      const auto& [all, largest] = updated[buffer];
+      const auto& [all, largest, copied] = updated[buffer];
       HostOpSpec update{.kind = HostOpKind::update,
                         .index = buffer,
                         .cost_s = static_cast<double>(all) / profile_.update_bytes_per_s,
@@ -99,8 +102,11 @@ class ProgramBuilder {
       int last = add_host_op(std::move(update));
       if (is_divided) {
         last = add_exchange(buffer, std::move(spread), {}, {last});
-        last =
-            add_host_op({.kind = HostOpKind::take_weights, .index = buffer, .host_deps = {last}});
+        last = add_host_op({.kind = HostOpKind::take_weights,
+                            .index = buffer,
+                            .host_deps = {last},
+                            .cost_s = static_cast<double>(copied) / profile_.reduce_bytes_per_s,
+                            .grains = host_grains(copied)});
       }
       update_of_[buffer] = last;
     }
@@ -248,6 +254,9 @@ class ProgramBuilder {
   void add_finish() {
     HostOpSpec finish{.kind = HostOpKind::finish};
     for (const auto& [buffer, update] : update_of_) finish.host_deps.push_back(update);
+    if (shape_.is_sharded()) {
+      finish.host_deps.push_back(add_exchange(kLastMoments, {}, {}, finish.host_deps));
+    }
     if (evaluation_ >= 0) finish.host_deps.push_back(evaluation_);
     add_host_op(std::move(finish));
   }
@@ -270,6 +279,11 @@ class ProgramBuilder {
         const Layout::LayerPlace& place = buffers_.layout().layers[at(l)];
         if (place.sum.bytes == 0) continue;
         HostOpSpec reduce = reduce_of(model_, profile_, l, place, place.merges.size());
+        if (shape_.is_sharded()) {
+          const double share = share_of(l, exchange_.own_parts(l));
+          reduce.cost_s *= share;
+          reduce.grains = std::max(1, static_cast<int>(share * reduce.grains));
+        }
         reduce.unit_deps = units;
         reduce.host_deps = reduces_before(reduces_of, l);
         if (shape_.has_peers()) reduce.host_deps.push_back(add_sum_over_hosts(s, l, units));
@@ -295,13 +309,18 @@ class ProgramBuilder {
                         .transfers = std::move(transfers)});
   }
 
+  /// Of the packed sums of a layer.
+  double share_of(int layer, const std::vector<HomeRange>& parts) const {
+    Bytes bytes = 0;
+    for (const HomeRange& part : parts) bytes += part.bytes;
+    const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
+    return static_cast<double>(bytes) / static_cast<double>(packed);
+  }
+
   /// Adds partial sums of a layer, bytes `parts` of them.
   int add_partials(int layer, std::vector<FoldStep::Merge> merges, std::vector<HomeRange> parts,
                    std::vector<int> units, std::vector<int> host_ops) {
-    const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
-    Bytes bytes = 0;
-    for (const HomeRange& part : parts) bytes += part.bytes;
-    const double share = static_cast<double>(bytes) / static_cast<double>(packed);
+    const double share = share_of(layer, parts);
     return add_host_op(
         {.kind = HostOpKind::add,
          .index = layer,

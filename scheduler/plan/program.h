@@ -98,8 +98,9 @@ enum class HostOpKind : std::uint8_t {
   take_weights  ///< all parts of the block have come: its next version is at home
 };
 
-/// Instead of a layer, of an exchange of numbers.
-inline constexpr int kStepNumbers = -1, kEvalNumbers = -2;
+/// Instead of a layer, of an exchange of numbers, or of moments with host 0, which saves them; the
+/// program has no transfers of these.
+inline constexpr int kStepNumbers = -1, kEvalNumbers = -2, kLastMoments = -3;
 
 /// Elements [begin, end) of a parameter.
 struct ElementRange {
@@ -134,7 +135,7 @@ inline constexpr Bytes kHostGrain = 256_KiB;
 
 struct HostOpSpec {
   HostOpKind kind = HostOpKind::load;
-  /// Layer (reduce, add, exchange of its sums; or kStepNumbers, kEvalNumbers), weights buffer
+  /// Layer (reduce, add, exchange of its sums; or kStepNumbers, ...), weights buffer
   /// (update, update_part, take_weights, exchange of its parts); load: 1 for evaluation.
   int index = 0;
   std::vector<int> unit_deps;  ///< units that must be done and drained
@@ -222,6 +223,11 @@ struct Layout {
     Bytes sum = kNoHome;          ///< of its whole gradient sum: in the range of its last use
     ElementRange own;             ///< those that this host updates: all, unless state is sharded
     std::vector<HostPart> parts;  ///< of all hosts, if it is; without a sum: none
+    /// Null if the host has none.
+    const HostPart* own_part() const {
+      const auto found = std::ranges::find(parts, own, &HostPart::elements);
+      return found == parts.end() ? nullptr : &*found;
+    }
   };
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer

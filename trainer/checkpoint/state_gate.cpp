@@ -5,7 +5,7 @@
 namespace spillway {
 
 StateGate::StateGate(std::size_t num_params, std::int64_t first_step)
-    : params_(num_params, {.version = first_step}) {}
+    : num_params_(num_params), params_(num_params, {.version = first_step}) {}
 
 void StateGate::begin_update(std::size_t param) {
   const MutexLock lock(mutex_);

@@ -24,6 +24,7 @@ class StateGate {
   /// Call after the update of the parameter.
   void end_update(std::size_t param);
   std::int64_t version(std::size_t param) const;
+  std::size_t num_params() const { return num_params_; }
 
   // The snapshot:
 
@@ -47,6 +48,7 @@ class StateGate {
     std::int64_t version = 0;
     bool is_wanted = false;  ///< by the snapshot
   };
+  const std::size_t num_params_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::vector<Param> params_ SPILLWAY_GUARDED_BY(mutex_);

@@ -440,15 +440,24 @@ void TrainingJob::update_param(const HostCall& call, int number) {
     update_statistic(value(*call.home, number), param,
                      param.is_observed() ? floats(sum(call, number)) : nullptr, own,
                      config_.train.virtual_nodes, call.step);
-    write_copy(*call.home, number, 0, elements(param));
+    write_copy(*call.home, number, static_cast<std::size_t>(own.begin),
+               static_cast<std::size_t>(own.end));
   } else if (param.trainable) {
     update_weights(call, number);
   }
 }
 
-/// All of its elements are there. Repeated if the step is.
+/// The elements of other hosts are there. Repeated if the step is.
 void TrainingJob::take_param(const HostCall& call, int number) {
-  write_copy(*call.home, number, 0, elements(model_->spec.params[at(number)]));
+  const Layout::ParamPlace& place = call.plan->layout.params[at(number)];
+  for (const HostPart& part : place.parts) {
+    if (part.elements == place.own) continue;
+    const auto first = static_cast<std::size_t>(part.elements.begin);
+    in_grains(static_cast<std::size_t>(part.elements.size()),
+              [&](std::size_t begin, std::size_t n) {
+                write_copy(*call.home, number, first + begin, first + begin + n);
+              });
+  }
   if (gate_.version(at(number)) < call.step) gate_.end_update(at(number));
 }
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <span>
 
 #include "core/device/kernels.h"
@@ -51,8 +50,8 @@ void TrainingJob::take_numbers(const HostCall& call) {
 /// Those of the chunks of a parameter that this host updates.
 void TrainingJob::write_norms(const HostCall& call, int param) const {
   const Layout::ParamPlace& place = call.plan->layout.params[at(param)];
-  const auto own = std::ranges::find(place.parts, place.own, &HostPart::elements);
-  if (own == place.parts.end()) return;
+  const HostPart* own = place.own_part();
+  if (!own) return;
   const DType dtype = model_->spec.params[at(param)].finished_sum().dtype;
   norms_of_chunks(numbers_at(call, own->norms),
                   sum(call, param) + static_cast<Bytes>(place.own.begin) * size_of(dtype), dtype,

@@ -182,6 +182,11 @@ std::set<int> Hosts::present() const {
   return fleet_.hosts();
 }
 
+bool Hosts::has_parted(int host) const {
+  const MutexLock lock(mutex_);
+  return parting_.contains(host);
+}
+
 /// Passes on what has changed in the fleet.
 void Hosts::follow_fleet() {
   if (!why_.empty()) return;

@@ -75,6 +75,8 @@ class Hosts final : private PeersListener {
   void renew();
   /// Goes on without a host that does not answer.
   void drop(int host, const std::string& why);
+  /// Whether the host is done with all trials.
+  bool has_parted(int host) const;
   /// The hosts that are not lost, this one included.
   std::set<int> present() const;
   /// Whether host 0 was lost before it was done: jobs cannot go on.

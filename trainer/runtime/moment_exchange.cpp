@@ -19,16 +19,16 @@ namespace {
 constexpr std::byte kReady{1};
 
 /// Differs from those of exchanges, see tag_of() in host_exchange.cpp.
-std::uint64_t tag_of(std::uint64_t number, std::uint64_t word) {
+std::uint64_t moment_tag(std::uint64_t number, std::uint64_t word) {
   return number << 44 | std::uint64_t{1} << 43 | word;
 }
-std::uint64_t ready_tag(std::uint64_t number) { return tag_of(number, 0); }
+std::uint64_t ready_tag(std::uint64_t number) { return moment_tag(number, 0); }
 std::uint64_t segment_tag(std::uint64_t number, int param, int moment, std::int64_t segment) {
   constexpr unsigned kMomentBits = 1, kSegmentBits = 20;
   assert(segment < std::int64_t{1} << kSegmentBits);
   std::uint64_t word = static_cast<std::uint64_t>(param) + 1;
   word = word << kMomentBits | static_cast<std::uint64_t>(moment);
-  return tag_of(number, word << kSegmentBits | static_cast<std::uint64_t>(segment));
+  return moment_tag(number, word << kSegmentBits | static_cast<std::uint64_t>(segment));
 }
 
 std::int64_t num_segments(ElementRange elements) {
@@ -54,10 +54,16 @@ void for_each_part(const Layout& layout, const What& what) {
 }  // namespace
 
 struct RemoteMoments::Waiting {
+  Mutex posting;  // nothing is taken after drop(); locked before `mutex`
   Mutex mutex;
   CondVar changed;
-  bool is_cancelled SPILLWAY_GUARDED_BY(mutex) = false;
+  bool is_dropped SPILLWAY_GUARDED_BY(mutex) = true;
   std::function<void()> ready SPILLWAY_GUARDED_BY(mutex);
+
+  bool has_been_dropped() {
+    const MutexLock lock(mutex);
+    return is_dropped;
+  }
 
   void tell_ready() {
     std::function<void()> call;
@@ -92,6 +98,7 @@ void RemoteMoments::begin(const std::function<void()>& ready) {
   {
     const MutexLock lock(waiting_->mutex);
     waiting_->ready = ready;
+    waiting_->is_dropped = false;
   }
   const auto ended = [words, waiting = waiting_](Peers::Outcome) {
     if (--words->left == 0) waiting->tell_ready();
@@ -138,12 +145,17 @@ RemoteMoments::Segment RemoteMoments::take(const HostPart& part, int param, int 
     taken->outcome = outcome;
     waiting->changed.notify_all();
   };
-  const bool begins = peers_.take(part.host, segment_tag(number_, param, moment, number),
-                                  std::as_writable_bytes(std::span(taken->values)), ended);
+  bool begins = false;
+  {
+    const MutexLock posting(waiting_->posting);
+    begins = !waiting_->has_been_dropped() &&
+             peers_.take(part.host, segment_tag(number_, param, moment, number),
+                         std::as_writable_bytes(std::span(taken->values)), ended);
+  }
   const MutexLock lock(waiting_->mutex);
   if (begins) {
     waiting_->changed.wait(waiting_->mutex, [&]() SPILLWAY_REQUIRES(waiting_->mutex) {
-      return waiting_->is_cancelled || taken->outcome;
+      return waiting_->is_dropped || taken->outcome;
     });
   }
   if (taken->outcome == Peers::Outcome::done) return {number, taken};
@@ -154,57 +166,54 @@ RemoteMoments::Segment RemoteMoments::take(const HostPart& part, int param, int 
 
 void RemoteMoments::end() {
   const auto segments = std::exchange(segments_, {});
-  try {
-    for_each_part(plan_->layout, [&](int param, const HostPart& part) {
-      if (part.host == 0) return;
-      for (int moment = 0; moment < plan_->layout.moments; ++moment) {
-        const auto latest = segments.find({param, moment, part.host});
-        std::int64_t next = latest == segments.end() ? 0 : latest->second.number + 1;
+  for_each_part(plan_->layout, [&](int param, const HostPart& part) {
+    if (part.host == 0) return;
+    for (int moment = 0; moment < plan_->layout.moments; ++moment) {
+      const auto latest = segments.find({param, moment, part.host});
+      std::int64_t next = latest == segments.end() ? 0 : latest->second.number + 1;
+      try {
         for (; next < num_segments(part.elements); ++next) take(part, param, moment, next);
+      } catch (const Error&) {  // the host sends nothing any more
       }
-    });
-  } catch (const Error&) {  // nobody sends any more
-  }
+    }
+  });
 }
 
-void RemoteMoments::cancel() {
+void RemoteMoments::drop() {
   {
+    const MutexLock posting(waiting_->posting);
     const MutexLock lock(waiting_->mutex);
-    waiting_->is_cancelled = true;
+    waiting_->is_dropped = true;
     waiting_->changed.notify_all();
   }
   waiting_->tell_ready();
 }
 
-MomentSender::MomentSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan,
-                           const Home& home)
-    : peers_(peers), number_(number), plan_(std::move(plan)), home_(home) {}
+MomentSender::MomentSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan)
+    : peers_(peers), number_(number), plan_(std::move(plan)) {}
 
-void MomentSender::begin(const std::function<void(std::size_t param)>& sent,
+void MomentSender::begin(const Home& home, const std::function<void(std::size_t param)>& sent,
                          std::function<void()> ended) {
   const Layout& layout = plan_->layout;
-  {
-    const MutexLock lock(mutex_);
-    ++num_open_;
-  }
   /// Parameters whose moments have not been sent, and the word before.
   const auto params_left = std::make_shared<std::atomic<std::size_t>>(layout.params.size() + 1);
   const auto end_one = [this, params_left, ended = std::move(ended)] {
     if (--*params_left > 0) return;
     ended();
-    const MutexLock lock(mutex_);
-    --num_open_;
-    changed_.notify_all();
+    give_up();
   };
+  const MutexLock posting(posting_);
   const auto send = [&](std::uint64_t tag, std::span<const std::byte> bytes,
-                        const std::function<void()>& then) {
-    if (!peers_.send(0, tag, bytes, [then](Peers::Outcome) { then(); })) then();
+                        const std::function<void()>& then) SPILLWAY_REQUIRES(posting_) {
+    const bool begins =
+        !is_dropped_ && peers_.send(0, tag, bytes, [then](Peers::Outcome) { then(); });
+    if (!begins) then();
   };
   send(ready_tag(number_), std::span(&kReady, 1), end_one);
   for (std::size_t p = 0; p < layout.params.size(); ++p) {
     const Layout::ParamPlace& place = layout.params[p];
-    const auto own = std::ranges::find(place.parts, place.own, &HostPart::elements);
-    const bool has_moments = own != place.parts.end() && own->norms != kNoHome;
+    const HostPart* const own = place.own_part();
+    const bool has_moments = own && own->norms != kNoHome;
     const std::int64_t segments = has_moments ? num_segments(place.own) : 0;
     const auto left = std::make_shared<std::atomic<std::int64_t>>(segments * layout.moments + 1);
     const auto end_segment = [left, sent, p, end_one] {
@@ -212,8 +221,8 @@ void MomentSender::begin(const std::function<void(std::size_t param)>& sent,
       sent(p);
       end_one();
     };
-    for (int moment = 0; moment < layout.moments; ++moment) {
-      const std::byte* const first = home_.at(layout.moment(static_cast<int>(p), moment));
+    for (int moment = 0; has_moments && moment < layout.moments; ++moment) {
+      const std::byte* const first = home.at(layout.moment(static_cast<int>(p), moment));
       for (std::int64_t s = 0; s < segments; ++s) {
         const ElementRange elements = segment_of(place.own, s);
         const auto skipped = static_cast<Bytes>(elements.begin - place.own.begin);
@@ -226,9 +235,32 @@ void MomentSender::begin(const std::function<void(std::size_t param)>& sent,
   }
 }
 
+void MomentSender::prepare() {
+  const MutexLock posting(posting_);
+  is_dropped_ = false;
+  const MutexLock lock(mutex_);
+  is_busy_ = true;
+}
+
+void MomentSender::give_up() {
+  const MutexLock lock(mutex_);
+  is_busy_ = false;
+  changed_.notify_all();
+}
+
+void MomentSender::drop() {
+  const MutexLock posting(posting_);
+  is_dropped_ = true;
+}
+
+bool MomentSender::is_busy() {
+  const MutexLock lock(mutex_);
+  return is_busy_;
+}
+
 void MomentSender::wait() {
   const MutexLock lock(mutex_);
-  changed_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return num_open_ == 0; });
+  changed_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return !is_busy_; });
 }
 
 }  // namespace spillway

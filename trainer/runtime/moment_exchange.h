@@ -17,10 +17,10 @@ namespace spillway {
 
 /// Moments whose host updates them alone (Layout::is_sharded()), on their way into a checkpoint,
 /// which host 0 writes. Transfers are of f32 elements, at most so many.
-inline constexpr std::int64_t kMomentSegment = 262'144;
+inline constexpr std::int64_t kMomentSegment = 1'048'576;
 
 /// On host 0: the moments that other hosts have, of one job. It holds a segment of each parameter
-/// that it is reading. For one thread at a time, but for cancel().
+/// that it is reading. For one thread at a time, but for drop().
 class RemoteMoments {
  public:
   /// `number`: of the job, the same on all hosts.
@@ -30,13 +30,13 @@ class RemoteMoments {
   /// asked for, so that reading waits for nothing else; also if a host is lost.
   void begin(const std::function<void()>& ready);
   /// Reads elements of a parameter, none of which host 0 has. For each parameter and moment, later
-  /// calls ask for later elements. Throws Error if a host is lost or drops the step, and after
-  /// cancel().
+  /// calls ask for later elements. Throws Error if a host is lost, and after drop().
   void read(int param, int moment, ElementRange elements, std::byte* into);
   /// Ends reading. The other hosts wait until the rest is taken, too.
   void end();
-  /// Ends all waiting. Any thread.
-  void cancel();
+  /// Reading fails until the next begin(): the trial ends, or all hosts drop the open step, before
+  /// Peers::begin_epoch(). Any thread.
+  void drop();
 
  private:
   struct Taken;
@@ -62,25 +62,34 @@ class RemoteMoments {
 /// On another host: sends its moments to host 0.
 class MomentSender {
  public:
-  /// As RemoteMoments. The home outlives wait().
-  MomentSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan,
-               const Home& home);
+  /// As RemoteMoments.
+  MomentSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan);
 
-  /// Begins to send the moments of all parameters. Calls `sent` once for each parameter whose
-  /// moments may change again, `ended` after the last one, on threads of the peers or before it
-  /// returns.
-  void begin(const std::function<void(std::size_t param)>& sent, std::function<void()> ended);
-  /// Until everything has been sent, or host 0 is lost or has dropped the step.
+  /// Host 0 asks for the state after the step that has been committed. Not while it is busy.
+  void prepare();
+  /// Begins to send the moments of all parameters, unless drop() has been called since prepare().
+  /// Calls `sent` once for each parameter whose moments may change again, `ended` after the last
+  /// one, on threads of the peers or before it returns. The home outlives wait().
+  void begin(const Home& home, const std::function<void(std::size_t param)>& sent,
+             std::function<void()> ended);
+  /// Instead of begin(): the trial has ended.
+  void give_up();
+  /// All hosts drop the open step, before Peers::begin_epoch(). Any thread.
+  void drop();
+  /// From prepare() until everything has been sent, or is dropped.
+  bool is_busy();
+  /// Until it is not busy.
   void wait();
 
  private:
   Peers& peers_;
   const std::uint64_t number_;
   const std::shared_ptr<const JobPlan> plan_;
-  const Home& home_;
+  Mutex posting_;  // nothing is sent after drop(); locked before `mutex_`
+  bool is_dropped_ SPILLWAY_GUARDED_BY(posting_) = true;
   Mutex mutex_;
   CondVar changed_;
-  std::size_t num_open_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  bool is_busy_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace spillway

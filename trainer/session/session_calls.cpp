@@ -35,6 +35,7 @@ void Session::stop(JobId id) {
   const MutexLock lock(impl.mutex);
   SessionTrial& stopped = impl.known_trial(id);
   if (stopped.ended()) return;
+  if (stopped.exchange >= 0 && impl.save_before(AfterSaving::stop)) return;
   stopped.request = TrialRequest::stop;
   if (impl.is_in_run(id)) {
     impl.shell->stop(id);
@@ -51,6 +52,9 @@ void Session::pause(JobId id) {
   const MutexLock lock(impl.mutex);
   SessionTrial& paused = impl.known_trial(id);
   if (paused.ended() || paused.request != TrialRequest::run) return;
+  if (impl.config.hosts.state == HostStateKind::sharded) {
+    Impl::require_alone(paused, "paused while they shard its state");
+  }
   paused.request = TrialRequest::pause;
   RunCommands commands;
   if (impl.is_in_run(id)) impl.controller->suspend(id, commands);

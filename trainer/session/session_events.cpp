@@ -184,6 +184,7 @@ void Session::Impl::update_phase(JobId id) {
   if (!lifecycle.is_live()) return;
   if (lifecycle.phase() != TrialPhase::stranded) lifecycle.enter(live_phase(id));
   show_phase(id);
+  go_on_after_saving();
 }
 
 /// Tells users what has changed.
@@ -213,7 +214,8 @@ void Session::Impl::save_if_due(JobId id) {
 void Session::Impl::save_at_rest(JobId id) {
   constexpr std::chrono::milliseconds kRetry(20);
   const SessionTrial& saved = trial(id);
-  const bool is_new = saved.checkpoints && saved.result.steps > saved.first_step;
+  const bool is_new =
+      saved.checkpoints && !saved.remote_moments && saved.result.steps > saved.first_step;
   if (!is_new || !saved.lifecycle.is_live()) return;
   const JobWait wait = controller->waits(id);
   if (wait != JobWait::until && wait != JobWait::user) return;
@@ -234,9 +236,13 @@ void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {
               .reason = saved.problem});
   add_damage(id, saved.step, saved.findings);
   if (!hosts || config.hosts.state != HostStateKind::sharded) return;
-  serving->call([this, id] {
+  serving->call([this, id, has_failed = !saved.problem.empty()] {
     const MutexLock lock(mutex);
     trial(id).is_being_saved = false;
+    // Something waits for it, and all hosts have dropped the step meanwhile.
+    if (has_failed && round > 0 && after_saving != AfterSaving::nothing) {
+      trial(id).wants_save = true;
+    }
     go_on_after_saving();
   });
 }

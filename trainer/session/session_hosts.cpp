@@ -54,9 +54,12 @@ std::string difference_from(const nlohmann::json& word, const SessionTrial& tria
 }  // namespace
 
 /// Throws ConfigError unless hosts can train the trial together.
-void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
+void Session::Impl::require_trial_of_hosts(const TrialConfig& trial) const {
   if (!config.hosts.several()) return;
+  const TrainConfig& train = trial.train;
   ConfigCheck check;
+  check.require(trial.until == 0 || config.hosts.state == HostStateKind::replicated, "until",
+                "cannot be used with hosts.state: sharded; leave it out");
   const std::string on_hosts =
       fmt::format("cannot be used on {} hosts; leave it out", config.hosts.size);
   check.require(!train.strategy, "train.strategy", on_hosts);
@@ -134,6 +137,9 @@ TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial
 
 void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
   const SessionTrial& trial = trial_of_run(call.job);
+  if (call.program->host_ops[at(call.op)].index == kLastMoments) {
+    return serving->call([this, id = call.job, ended] { end_last_save(id, ended); });
+  }
   trial.job->write_numbers(call, saves_after(trial, call.step + 1));
   spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call, ended);
 }
@@ -168,7 +174,7 @@ void Session::Impl::on_host_lost(int lost, const std::string& why) {
 void Session::Impl::on_guest() {
   serving->call([this] {
     const MutexLock lock(mutex);
-    if (!save_before(AfterSaving::invite)) hosts->renew();
+    if (after_saving == AfterSaving::nothing && !save_before(AfterSaving::invite)) hosts->renew();
   });
 }
 
@@ -182,10 +188,10 @@ void Session::Impl::on_round(std::int64_t called) {
 /// Transfers that are open end once the engine knows, so that it begins none in the new round.
 void Session::Impl::begin_round(std::int64_t called) {
   round = called;
-  if (std::exchange(after_saving, AfterSaving::train) == AfterSaving::stop) return stop_all();
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t))) shell->interrupt(JobId(t));
   }
+  drop_moments();
   shell->call([this, called] {
     hosts->peers().begin_epoch(static_cast<std::uint64_t>(called));
     const MutexLock lock(mutex);
@@ -237,13 +243,10 @@ void Session::Impl::go_on(const Agreement& agreement) {
     if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
     return;
   }
-  const bool are_all_present = hosts->present().size() == at(hosts->size());
-  if (config.hosts.state == HostStateKind::sharded &&
-      (!are_all_present || !agreement.behind.empty())) {
-    return restart_from_checkpoint();
-  }
   const int most = most_hosts();
-  if (hosts->number() == 0 && most > 0 && hosts->admit_guests(most)) {
+  if (most > 0 && lacks_state(agreement)) return restart_from_checkpoint();
+  const bool waits = after_saving == AfterSaving::invite;  // guests come after it
+  if (hosts->number() == 0 && most > 0 && !waits && hosts->admit_guests(most)) {
     invites = true;
     store.keep_mark();
     return shell->stop_all();

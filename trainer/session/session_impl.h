@@ -44,7 +44,7 @@ enum class RunPhase : std::uint8_t {
 
 /// What host 0 does once all trials have been saved that hosts train with sharded state.
 enum class AfterSaving : std::uint8_t {
-  train,   ///< nothing else
+  nothing,
   stop,    ///< Session::stop()
   invite,  ///< hosts ask to take part
 };
@@ -145,7 +145,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   JobId submit_evaluation(TrialConfig evaluation, bool predicts);
 
   // session_hosts.cpp: trials that several hosts train together
-  void require_trial_of_hosts(const TrainConfig& train) const;
+  void require_trial_of_hosts(const TrialConfig& trial) const;
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial)
       SPILLWAY_REQUIRES(submitting);
   TrialCheckpoints::Newest join_trial(JobId id, SessionTrial& trial);
@@ -155,11 +155,14 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void on_hosts_ended() override;
   void on_guest() override;
   // session_sharded.cpp: those whose state hosts shard
-  bool saves_after(const SessionTrial& trial, std::int64_t step) const;
-  void share_moments(SessionTrial& trial, const Home& home) const;
+  static bool saves_after(const SessionTrial& trial, std::int64_t step);
+  void end_last_save(JobId id, const Ended& ended) SPILLWAY_EXCLUDES(mutex);
+  void share_moments(SessionTrial& trial) const;
   void save_with_hosts(JobId id) SPILLWAY_REQUIRES(mutex);
+  void drop_moments() const SPILLWAY_REQUIRES(mutex);
   bool save_before(AfterSaving what) SPILLWAY_REQUIRES(mutex);
   void go_on_after_saving() SPILLWAY_REQUIRES(mutex);
+  bool lacks_state(const Agreement& agreement) const SPILLWAY_REQUIRES(mutex);
   void restart_from_checkpoint() SPILLWAY_REQUIRES(mutex);
 
   std::string answer_of(int peer, int exchange);
@@ -272,7 +275,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   std::optional<double> first_host_lost_s SPILLWAY_GUARDED_BY(mutex);  ///< on the run's clock
   bool takes_over SPILLWAY_GUARDED_BY(mutex) = false;                  ///< from host 0
   bool invites SPILLWAY_GUARDED_BY(mutex) = false;                     ///< host 0, its guests
-  AfterSaving after_saving SPILLWAY_GUARDED_BY(mutex) = AfterSaving::train;
+  AfterSaving after_saving SPILLWAY_GUARDED_BY(mutex) = AfterSaving::nothing;
   std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);  ///< once it has taken over
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;

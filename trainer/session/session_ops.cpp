@@ -45,7 +45,6 @@ Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
 void Session::Impl::admit(JobId id, const Home& home) {
   SessionTrial& trial = trial_of_run(id);
   without_stack([&] { trial.job->admit(home); });
-  if (trial.plan->layout.is_sharded()) share_moments(trial, home);
   if (!trial.checkpoints) return;
   trial.checkpoints->attach(trial.job->places(), home, trial.job->gate(),
                             trial.remote_moments.get());
@@ -113,15 +112,17 @@ void Session::Impl::release(JobId id, JobEnd job_end) {
     resumes_later = job_end == JobEnd::stopped && !early;
     steps = ending.result.steps;
   }
-  if (!released.checkpoints) return;
-  if (resumes_later && released.job->home() && has_all_moments) {
+  TrialCheckpoints* const checkpoints = released.checkpoints.get();
+  if (checkpoints && resumes_later && released.job->home() && has_all_moments) {
     released.job->complete_updates(steps);
     save_last(id);
   }
+  // All hosts fail together at a commit, and go on with other trials; they still send.
+  if (checkpoints && released.job->failed_to_commit()) checkpoints->wait();
   released.job->gate().cancel();
-  if (released.remote_moments) released.remote_moments->cancel();
+  if (released.remote_moments) released.remote_moments->drop();
   if (released.moment_sender) released.moment_sender->wait();
-  released.checkpoints->wait();
+  if (checkpoints) checkpoints->wait();
 }
 
 void Session::Impl::warm(Device& device) {

@@ -59,12 +59,13 @@ void Session::Impl::keep_checkpoints(const SessionTrial& trial) const {
 /// Submits a trial to the engine, on its thread. One that has ended takes only its number.
 void Session::Impl::bring(JobId id) {
   num_in_run = id.index() + 1;
-  const SessionTrial& comes = trial(id);
+  SessionTrial& comes = trial(id);
   const Bytes home_bytes = comes.planned.summary.home_bytes;
   std::shared_ptr<const JobPlan> plan;
   JobStart begin;
   if (!comes.ended()) {
     plan = comes.plan;
+    if (plan->layout.is_sharded()) share_moments(comes);
     begin = controller->start(id);
     note_rungs(id);
     update_phase(id);

@@ -187,7 +187,7 @@ std::unique_ptr<SessionTrial> Session::Impl::make_trial(TrialConfig trial_config
   if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
   require_comparable(*trial);
   limit_lanes(trial->config.train, config.hosts);
-  require_trial_of_hosts(trial->config.train);
+  require_trial_of_hosts(trial->config);
   trial->team = team_of(config.hosts);
   return trial;
 }

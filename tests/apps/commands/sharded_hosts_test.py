@@ -54,20 +54,21 @@ class Bits(Hosts):
 
 class Memory(Hosts):
     def plan(self, *overrides):
-        done = self.end([self.start("plan", self.write(GPT), "--json", *overrides)])[0]
+        done = self.end([self.start("plan", self.write(GPT), "--json", "model.hidden_size=128", FAST,
+                                    *overrides)])[0]
         self.assertEqual(done[0], 0, done)
         return json.loads(done[1])["trials"][0]
 
     def test_of_moments_is_divided(self):
-        whole = self.plan()["home_moments_bytes"]
+        whole = self.plan()["offload_moments_bytes"]
         replicated = self.plan("hosts.size=4")
-        self.assertEqual(replicated["home_moments_bytes"], whole)
+        self.assertEqual(replicated["offload_moments_bytes"], whole)
         parts = [self.plan("hosts.size=4", f"hosts.number={number}", SHARDED)
                  for number in range(4)]
         for part in parts:
-            self.assertLess(part["home_moments_bytes"], 0.4 * whole)
-            self.assertLess(part["home_bytes"], replicated["home_bytes"])
-        self.assertLess(sum(part["home_moments_bytes"] for part in parts), 1.1 * whole)
+            self.assertLess(part["offload_moments_bytes"], 0.4 * whole)
+            self.assertLess(part["offload_bytes"], replicated["offload_bytes"])
+        self.assertLess(sum(part["offload_moments_bytes"] for part in parts), 1.1 * whole)
 
 
 class Checkpoints(Hosts):

@@ -29,9 +29,10 @@ struct Sum {
 /// A training step of each host, whose sums are texts by home, one for each kAlignment bytes.
 class Hosts {
  public:
-  /// `lanes`: by host, the groups of each lane.
-  Hosts(const ModelSpec& model, int groups, const std::vector<std::vector<int>>& lanes)
-      : model_(model), groups_(groups) {
+  /// `lanes`: by host, the groups of each lane. `kind`: the step's.
+  Hosts(const ModelSpec& model, int groups, const std::vector<std::vector<int>>& lanes,
+        bool shards_state = false, StepKind kind = {.train = true})
+      : model_(model), groups_(groups), kind_(kind) {
     std::vector<int> host_groups;
     for (const auto& own : lanes) {
       host_groups.push_back(std::accumulate(own.begin(), own.end(), 0));
@@ -42,11 +43,13 @@ class Hosts {
                            .lane_groups = lanes[at(h)],
                            .eval_virtual_nodes = 3,
                            .host_groups = host_groups,
-                           .host = h};
+                           .host = h,
+                           .shards_state = shards_state};
       plans_.push_back(lower(model, profile_of(model), shape, {{0, num_layers()}}, false));
       homes_.emplace_back();
       ended_.emplace_back(program(h).host_ops.size());
       add_own_sums(h);
+      add_own_weights(h);
     }
   }
 
@@ -87,8 +90,12 @@ class Hosts {
   std::size_t num_left() const { return sent_.size(); }
   Bytes bytes_sent() const { return bytes_sent_; }
 
-  const Program& program(int host) const {
-    return *plans_[at(host)].programs[StepKind{.train = true}.index()];
+  const Program& program(int host) const { return *plans_[at(host)].programs[kind_.index()]; }
+  const Layout& layout(int host) const { return plans_[at(host)].layout; }
+  /// What lies there at home; "": nothing.
+  std::string text_at(int host, Bytes home) const {
+    const auto found = homes_[at(host)].find(home);
+    return found == homes_[at(host)].end() ? "" : found->second.text;
   }
 
  private:
@@ -119,6 +126,16 @@ class Hosts {
           }
         }
       }
+    }
+  }
+
+  /// It has updated its part of the weights, and writes its number there.
+  void add_own_weights(int host) {
+    for (std::size_t p = 0; p < model_.params.size(); ++p) {
+      const Layout::ParamPlace& place = layout(host).params[p];
+      const Bytes end = place.home + static_cast<Bytes>(place.own.end) * sizeof(float);
+      Bytes home = place.home + static_cast<Bytes>(place.own.begin) * sizeof(float);
+      for (; home < end; home += kAlignment) homes_[at(host)][home] = {std::to_string(host)};
     }
   }
 
@@ -182,6 +199,7 @@ class Hosts {
 
   const ModelSpec& model_;
   const int groups_;
+  const StepKind kind_;
   std::vector<JobPlan> plans_;
   std::vector<std::map<Bytes, Sum>> homes_;
   std::vector<std::vector<bool>> ended_;
@@ -246,6 +264,62 @@ TEST(HostExchange, SendsAsMuchAsARing) {
   const Bytes ring = 2 * (kHosts - 1) * sums;
   const Bytes numbers = 2 * 16 * sizeof(double) * (kHosts - 1);
   EXPECT_EQ(hosts.bytes_sent(), ring + numbers);
+}
+
+std::vector<std::vector<int>> random_lanes(int groups, std::mt19937_64& random) {
+  std::vector<std::vector<int>> lanes;
+  while (lanes.size() < 2) {
+    lanes.clear();
+    for (int own : parts_of(groups, 5, random)) lanes.push_back(parts_of(own, 3, random));
+  }
+  return lanes;
+}
+
+/// Each host gets the sum of what it updates alone, and then the weights that others updated.
+TEST(HostExchange, OfShardedStateSpreadsWeightsInsteadOfSums) {
+  std::mt19937_64 random(2);
+  for (int run = 0; run < 100; ++run) {
+    const ModelSpec model = chain(3, 1 + static_cast<std::int64_t>(random() % 40000));
+    const int groups = 2 + static_cast<int>(random() % 12);
+    Hosts hosts(model, groups, random_lanes(groups, random), true, kStepAfterStep);
+    ASSERT_TRUE(hosts.run()) << run;
+    EXPECT_EQ(hosts.num_left(), 0u) << run;
+    for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
+      const Layout::ParamPlace& first = hosts.layout(0).params[at(p)];
+      std::int64_t next = 0;
+      for (const HostPart& part : first.parts) {
+        EXPECT_EQ(part.elements.begin, next);
+        next = part.elements.end;
+        const Layout& own = hosts.layout(part.host);
+        EXPECT_EQ(own.params[at(p)].own, part.elements);
+        const auto begin = static_cast<Bytes>(part.elements.begin) * sizeof(float);
+        const auto end = static_cast<Bytes>(part.elements.end) * sizeof(float);
+        for (Bytes b = begin; b < end; b += kAlignment) {
+          EXPECT_EQ(hosts.text_at(part.host, own.params[at(p)].sum + b), whole_sum(groups));
+          EXPECT_EQ(hosts.text_at(0, first.home + b), std::to_string(part.host));
+        }
+      }
+      EXPECT_EQ(next, model.params[at(p)].tensor.elements());
+    }
+  }
+}
+
+/// Weights instead of sums, and the norms of chunks.
+TEST(HostExchange, OfShardedStateSendsAsMuchAsARing) {
+  constexpr int kHosts = 4, kLayers = 3, kChunks = 8;
+  const ModelSpec model = chain(kLayers, kChunks * 4096);
+  const std::vector<std::vector<int>> lanes(kHosts, {2});
+  Hosts hosts(model, 8, lanes, true, kStepAfterStep);
+  ASSERT_TRUE(hosts.run());
+  Bytes sums = 0;
+  for (const ParamSpec& param : model.params) sums += param.master().bytes();
+  const Bytes ring = 2 * (kHosts - 1) * sums;
+  const Bytes numbers = (2 * 16 + kLayers * kChunks + 1) * sizeof(double) * (kHosts - 1);
+  EXPECT_EQ(hosts.bytes_sent(), ring + numbers);
+  Bytes moments = 0;
+  for (int h = 0; h < kHosts; ++h) moments += hosts.layout(h).moments_plane;
+  EXPECT_EQ(moments, round_up(sums, kPage));
+  EXPECT_EQ(Hosts(model, 8, lanes).layout(0).moments_plane, round_up(sums, kPage));
 }
 
 }  // namespace

@@ -222,7 +222,12 @@ class ActionChecker {
       for (int b : op.index == 1 ? layout.eval_batch : layout.batch) write_home(flight, b);
     }
     if (op.kind == HostOpKind::reduce) reduce(flight, op.index);
-    if (op.kind == HostOpKind::update) update(flight, op.index);
+    const bool is_part = op.kind == HostOpKind::update_part;
+    if (is_part || op.kind == HostOpKind::update) read_sums(flight, op.index);
+    // Parts are of no use before all have come.
+    if (op.kind == HostOpKind::update || op.kind == HostOpKind::take_weights) {
+      write_home(flight, op.index);
+    }
     launch(std::move(flight));
   }
 
@@ -248,7 +253,7 @@ class ActionChecker {
   }
 
   /// Reads the sums of the previous step, of every layer that uses the block.
-  void update(Flight& flight, int block) const {
+  void read_sums(Flight& flight, int block) const {
     const auto& layers = plan(flight.job).layout.layers;
     for (int l = 0; l < static_cast<int>(layers.size()); ++l) {
       const Layout::LayerPlace& layer = layers[index(l)];
@@ -256,7 +261,6 @@ class ActionChecker {
       flight.read({home(flight.job), layer.sum_home}, layer.sum.packed_bytes,
                   {flight.job, sum_of(l), history_.step(flight.job) - 1});
     }
-    write_home(flight, block);
   }
 
   void observe(const AdmitJob& admission) {

@@ -66,7 +66,9 @@ class StepHistory {
     require(rested.step == job.step, "a job rests at another step than its last");
     if (job.program) check_complete(job);
     const bool updates = job.step > job.plan->first_step && !job.plan->layout.weights.empty();
-    const auto is_update = [](const HostOpName& op) { return op.first == HostOpKind::update; };
+    const auto is_update = [](const HostOpName& op) {
+      return op.first == HostOpKind::update || op.first == HostOpKind::take_weights;
+    };
     require(!updates || std::ranges::any_of(job.ended_host_ops, is_update),
             "a job rests without its updates");
   }
@@ -85,7 +87,7 @@ class StepHistory {
     require(redone.attempt == ++job.attempt, "attempts out of order");
     std::erase_if(job.ended_host_ops, [](const HostOpName& op) {
       return op.first != HostOpKind::load && op.first != HostOpKind::update &&
-             op.first != HostOpKind::finish_evaluation;
+             op.first != HostOpKind::update_part && op.first != HostOpKind::finish_evaluation;
     });
     end_program(job);
   }

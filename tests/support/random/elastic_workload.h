@@ -103,12 +103,14 @@ class RandomElasticWorkload {
     for (double* rate : {&profile.update_bytes_per_s, &profile.reduce_bytes_per_s}) {
       *rate = random_.between(1, 100) * (random_.chance(50) ? 1e6 : 1e8);
     }
-    const JobShape contract = random_.shape(1);
+    JobShape contract = random_.shape(1);
     const bool has_peers = contract.groups > 1 && random_.chance(30);
+    contract.shards_state = has_peers && random_.chance(50);
+    if (contract.shards_state) add_peers(contract);  // the same ones in all plans
     auto& plans = workload_.plans.emplace_back();
     for (int i = random_.between(1, 4); i > 0; --i) {
       JobShape shape = contract;
-      if (has_peers) add_peers(shape);
+      if (has_peers && !shape.shards_state) add_peers(shape);
       shape.lane_groups = lane_groups(shape.own_groups().end - shape.own_groups().begin);
       const auto order = random_.chance(30) ? OrderChoice::automatic : OrderChoice::shard_major;
       const bool ahead = random_.chance(50);

@@ -98,7 +98,12 @@ class CheckingRunner final : public OpRunner {
       case HostOpKind::reduce:
         check_sums(call, op.index);
         break;
+      case HostOpKind::take_weights:
+        check(*call.plan, call.home->at(spec(*call.plan, op.index).home), call.job, op.index,
+              call.step, 0);
+        break;
       case HostOpKind::update:
+      case HostOpKind::update_part:
         check(*call.plan, call.home->at(spec(*call.plan, op.index).home), call.job, op.index,
               call.step - 1, 0);
         if (Home::is_shared(spec(*call.plan, op.index).home)) break;

@@ -11,13 +11,12 @@
 #include "scheduler/plan/lower.h"
 #include "spillway/ids.h"
 #include "tests/support/models/small_model.h"
-#include "tests/support/peers/in_process_pipe.h"
+#include "tests/support/peers/connected_pipes.h"
 
 namespace spillway {
 namespace {
 
 using testing::chain;
-using testing::InProcessPipe;
 using testing::profile_of;
 
 constexpr int kHosts = 3;
@@ -32,14 +31,8 @@ class Listener final : public PeersListener {
 class ExchangeTest : public ::testing::Test {
  protected:
   ExchangeTest() {
-    std::vector<std::vector<std::unique_ptr<Pipe>>> pipes(kHosts);
-    for (auto& own : pipes) own.resize(kHosts);
-    for (int a = 0; a < kHosts; ++a) {
-      for (int b = a + 1; b < kHosts; ++b) {
-        std::tie(pipes[at(a)][at(b)], pipes[at(b)][at(a)]) = InProcessPipe::make();
-      }
-    }
-    const ModelSpec model = chain(2, 1000);
+    std::vector<testing::Pipes> pipes = testing::in_process_pipes(kHosts);
+    const ModelSpec model = chain(2, kHosts * 4096);
     for (int h = 0; h < kHosts; ++h) {
       const JobShape shape{
           .virtual_nodes = 6, .groups = 6, .lane_groups = {2}, .host_groups = {2, 2, 2}, .host = h};
