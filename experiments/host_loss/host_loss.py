@@ -27,6 +27,7 @@ STEPS = 60
 SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "asked to leave": signal.SIGTERM}
 FIRST = "host 0, killed"
+SHARDED = ["hosts.state=sharded", "checkpoint.every_steps=5"]
 SILENT_S = 4
 
 
@@ -155,7 +156,7 @@ def have_ended(hosts, events):
     return all(host.poll() is not None for host in hosts)
 
 
-def run(program, config, draw):
+def run(program, config, draw, is_sharded):
     """Trains with hosts of which some are lost. Returns the weights by trial and the losses."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -168,7 +169,8 @@ def run(program, config, draw):
                   else [f"hosts.timeout_s={SILENT_S}"])
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                   env={**os.environ, "OMP_WAIT_POLICY": "passive"})
-                 for command in host_processes.commands(program, config, place, size, SLOW, *limits)]
+                 for command in host_processes.commands(program, config, place, size, SLOW, *limits,
+                                                        *(SHARDED if is_sharded else []))]
         joined = None
         try:
             events = Events(place / "run/events.jsonl")
@@ -234,28 +236,32 @@ def main():
     for seed in range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs)):
         draw = random.Random(seed)
         name = draw.choice(list(cases))
+        is_sharded = draw.random() < 0.5
+        shown = f"{name}, sharded" if is_sharded else name
         try:
-            done = run(program, cases[name], draw)
+            done = run(program, cases[name], draw, is_sharded)
         except spillway_run.Failed as failed:
-            raise spillway_run.Failed(f"run {seed}, {name}: {failed}") from failed
+            raise spillway_run.Failed(f"run {seed}, {shown}: {failed}") from failed
         joins = ("one joins, " if done.has_joined else
                  "one asks to join, " if done.asked_to_join else "")
-        print(f"run {seed}, {name}: {joins}{[(victim, how) for victim, _, how in done.losses]}",
+        print(f"run {seed}, {shown}: {joins}{[(victim, how) for victim, _, how in done.losses]}",
               file=sys.stderr)
-        row = rows[name]
+        row = rows[shown]
         row[0] += 1
         row[1] += len(done.losses)
         row[2] += done.weights == expected[name]
         heard = {event["host"] for event in done.events.events
                  if event["event"] == "lost" and "host" in event}
         # Numbers are still those of the start.
-        has_numbers = all(how != FIRST for _, _, how in done.losses) and not done.asked_to_join
-        if has_numbers and heard - {victim for victim, _, _ in done.losses}:
+        meet_again = (is_sharded or done.asked_to_join or
+                      any(how == FIRST for _, _, how in done.losses))
+        if not meet_again and heard - {victim for victim, _, _ in done.losses}:
             raise spillway_run.Failed(f"run {seed}: a host was lost that nobody disturbed: {heard}")
         row[3] += len(done.events.times("redone"))
         row[4] += done.has_joined
         if delay := delays(done):
             how, noticed_s, commit_s = delay
+            how = f"{how}; sharded" if is_sharded else how
             if noticed_s is not None:
                 noticed[how].append(1e3 * noticed_s)
             commits[how].append(1e3 * commit_s)
@@ -272,7 +278,7 @@ def main():
                       str(int(other == expected["gpt"]))])
     print()
     tables.print_head(["a host is", "runs", "noticed after, ms", "next commit after a step and, ms"])
-    for how in [*SIGNALS, FIRST]:
+    for how in [kind + state for state in ("", "; sharded") for kind in [*SIGNALS, FIRST]]:
         if commits[how]:
             tables.print_row([how, str(len(commits[how])),
                               tables.spread(noticed[how], 0) if noticed[how] else "",

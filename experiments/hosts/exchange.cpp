@@ -197,9 +197,11 @@ class Host {
 
   void add(const HostOpSpec& op) {
     for (const FoldStep::Merge& merge : op.merges) {
-      add_packed(home_.at(plan_->layout.partial(0, at(merge.into)) + op.begin),
-                 home_.at(plan_->layout.partial(0, at(merge.from)) + op.begin), DType::f32,
-                 op.end - op.begin);
+      for (const HomeRange& part : op.parts) {
+        add_packed(home_.at(plan_->layout.partial(0, at(merge.into)) + part.home),
+                   home_.at(plan_->layout.partial(0, at(merge.from)) + part.home), DType::f32,
+                   part.bytes);
+      }
     }
   }
 

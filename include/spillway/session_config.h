@@ -74,7 +74,8 @@ struct HostsConfig {
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves
   /// all trials, which train on in new sessions: see Session::next_hosts(). The same happens when
-  /// hosts join. Empty: training ends, and nobody can join.
+  /// hosts join, and with sharded state, but without saving, when any host is lost. Empty: training
+  /// ends, and nobody can join.
   std::filesystem::path run_folder;
   /// Where hosts 1, 2, ... listen if those before them are lost before all have met: see
   /// without_host_0(). Set by Session::next_hosts().

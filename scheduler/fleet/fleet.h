@@ -35,7 +35,8 @@ struct Agreement {
   bool operator==(const Agreement&) const = default;
 };
 
-/// One of the hosts that train jobs together, each with a copy of every job's state: they agree on
+/// One of the hosts that train jobs together, each with a copy of every job's state, or a part of
+/// it that a step needs of all (then none may be behind, or lost): they agree on
 /// who is left, and on who computes the next step of each job. Pure; each host has its own, and no
 /// host leads. Bits do not depend on who computes a step, so a host that is a step behind needs
 /// nothing from those ahead: it repeats the step with others that are behind, or alone.

@@ -19,19 +19,6 @@ Bytes bytes_of(const HostOpSpec& op, bool is_sent) {
   return bytes;
 }
 
-/// Adds elements of a parameter that begins at `begin`. What lies between parameters belongs to
-/// nobody, so consecutive ones become one range.
-void add_range(std::vector<HomeRange>& ranges, Bytes begin, ElementRange elements, Bytes size) {
-  if (elements.size() == 0) return;
-  const Bytes first = begin + static_cast<Bytes>(elements.begin) * size;
-  const Bytes end = begin + static_cast<Bytes>(elements.end) * size;
-  if (!ranges.empty() && round_up(ranges.back().home + ranges.back().bytes, kAlignment) == first) {
-    ranges.back().bytes = end - ranges.back().home;
-  } else {
-    ranges.push_back({first, end - first});
-  }
-}
-
 /// Of the transfer with this number among those of an exchange from one host to another, in 43
 /// bits.
 template <typename Phase>
@@ -71,28 +58,8 @@ std::vector<int> JobShape::subtrees_of(int of_host) const {
 }
 
 std::vector<HomeRange> HostExchange::parts(int layer, int host) const {
-  const std::vector<int>& params = model_.layers[at(layer)].params;
   const SumPlaces& places = buffers_.layout().layers[at(layer)].sum;
-  std::vector<HomeRange> found;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const ParamSpec& param = model_.params[at(params[i])];
-    if (!param.has_sum()) continue;
-    const ElementRange elements = buffers_.host_parts().of(params[i], host);
-    add_range(found, places.packed_offsets[i], elements, size_of(param.finished_sum().dtype));
-  }
-  return found;
-}
-
-/// Masters.
-std::vector<HomeRange> HostExchange::updated(int weights_buffer, int host) const {
-  std::vector<HomeRange> found;
-  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    const Layout::ParamPlace& place = buffers_.layout().params[at(p)];
-    if (place.weights_buffer != weights_buffer) continue;
-    const ElementRange elements = buffers_.host_parts().of(p, host);
-    add_range(found, place.home, elements, size_of(model_.params[at(p)].master().dtype));
-  }
-  return found;
+  return buffers_.host_parts().of_sums(model_.layers[at(layer)], places, host);
 }
 
 Bytes HostExchange::partial(int stage, int layer, int first_group) const {
@@ -165,8 +132,9 @@ std::vector<Transfer> HostExchange::gather(int layer) const {
 }
 
 std::vector<Transfer> HostExchange::spread(int weights_buffer) const {
-  return tell_all(Phase::spread, weights_buffer,
-                  [&](int host) { return updated(weights_buffer, host); });
+  return tell_all(Phase::spread, weights_buffer, [&](int host) {
+    return buffers_.host_parts().of_block(buffers_.layout(), weights_buffer, host);
+  });
 }
 
 std::vector<Transfer> HostExchange::numbers() const {

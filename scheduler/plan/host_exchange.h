@@ -45,7 +45,6 @@ class HostExchange {
   int num_hosts() const { return static_cast<int>(shape_.host_groups.size()); }
   std::vector<FoldStep::Merge> merges(int stage, bool own) const;
   std::vector<HomeRange> parts(int layer, int host) const;
-  std::vector<HomeRange> updated(int weights_buffer, int host) const;
   Bytes partial(int stage, int layer, int first_group) const;
   template <typename Ranges>
   std::vector<Transfer> tell_all(Phase phase, int index, const Ranges& ranges_of) const;

@@ -1,6 +1,7 @@
 #include "scheduler/plan/host_parts.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/device/kernels.h"
 #include "spillway/ids.h"
@@ -14,38 +15,54 @@ std::int64_t num_chunks(const ParamSpec& param) {
   return (param.tensor.elements() + kChunk - 1) / kChunk;
 }
 
+/// Adds elements of a parameter that begins at `begin`. What lies between parameters belongs to
+/// nobody, so consecutive ones become one range.
+void add_range(std::vector<HomeRange>& ranges, Bytes begin, ElementRange elements, Bytes size) {
+  if (elements.size() == 0) return;
+  const Bytes first = begin + static_cast<Bytes>(elements.begin) * size;
+  const Bytes end = begin + static_cast<Bytes>(elements.end) * size;
+  if (!ranges.empty() && round_up(ranges.back().home + ranges.back().bytes, kAlignment) == first) {
+    ranges.back().bytes = end - ranges.back().home;
+  } else {
+    ranges.push_back({first, end - first});
+  }
+}
+
+/// The hosts that take part.
+std::vector<int> hosts_of(const JobShape& shape) {
+  if (!shape.has_peers()) return {shape.host};
+  std::vector<int> hosts;
+  for (int h = 0; h < static_cast<int>(shape.host_groups.size()); ++h) {
+    if (shape.takes_part(h)) hosts.push_back(h);
+  }
+  return hosts;
+}
+
 }  // namespace
 
 HostParts::HostParts(const ModelSpec& model, const std::vector<std::vector<int>>& blocks,
                      const JobShape& shape)
-    : parts_(model.params.size()) {
-  std::vector<int> hosts{shape.host};
-  if (shape.has_peers()) {
-    hosts.clear();
-    for (int h = 0; h < static_cast<int>(shape.host_groups.size()); ++h) {
-      if (shape.takes_part(h)) hosts.push_back(h);
-    }
-  }
+    : model_(model), parts_(model.params.size()) {
+  const std::vector<int> hosts = hosts_of(shape);
   const auto num_hosts = std::ssize(hosts);
   std::int64_t first = 0;  // hosts take turns, or small blocks would all be with the same ones
   for (const std::vector<int>& block : blocks) {
-    std::int64_t chunks = 0;
-    for (int p : block)
-      chunks += model.params[at(p)].has_sum() ? num_chunks(model.params[at(p)]) : 0;
-    std::int64_t before = 0;  // chunks of the parameters before
-    for (int p : block) {
-      const ParamSpec& param = model.params[at(p)];
-      if (!param.has_sum()) continue;
-      const std::int64_t own = num_chunks(param);
+    std::vector<int> summed;
+    std::ranges::copy_if(block, std::back_inserter(summed),
+                         [&](int p) { return model.params[at(p)].has_sum(); });
+    std::int64_t chunks = 0, before = 0;  // of the block, of the parameters before
+    for (int p : summed) chunks += num_chunks(model.params[at(p)]);
+    for (int p : summed) {
+      const std::int64_t own = num_chunks(model.params[at(p)]);
+      const auto begin_of = [&](std::int64_t turn) {
+        const std::int64_t chunk = chunks * turn / num_hosts - before;
+        return std::min(std::clamp<std::int64_t>(chunk, 0, own) * kChunk,
+                        model.params[at(p)].tensor.elements());
+      };
       for (std::int64_t turn = 0; turn < num_hosts; ++turn) {
-        const auto in_param = [&](std::int64_t of_turn) {
-          const std::int64_t chunk = chunks * of_turn / num_hosts - before;
-          return std::clamp<std::int64_t>(chunk, 0, own) * kChunk;
-        };
-        const std::int64_t begin = in_param(turn);
-        const std::int64_t end = std::min(in_param(turn + 1), param.tensor.elements());
+        const ElementRange elements{begin_of(turn), begin_of(turn + 1)};
         const int host = hosts[static_cast<std::size_t>((first + turn) % num_hosts)];
-        if (begin < end) parts_[at(p)].push_back({.host = host, .elements = {begin, end}});
+        if (elements.size() > 0) parts_[at(p)].push_back({.host = host, .elements = elements});
       }
       before += own;
     }
@@ -56,6 +73,29 @@ HostParts::HostParts(const ModelSpec& model, const std::vector<std::vector<int>>
 ElementRange HostParts::of(int param, int host) const {
   const auto part = std::ranges::find(of(param), host, &HostPart::host);
   return part == of(param).end() ? ElementRange() : part->elements;
+}
+
+std::vector<HomeRange> HostParts::of_sums(const LayerSpec& layer, const SumPlaces& places,
+                                          int host) const {
+  std::vector<HomeRange> found;
+  for (std::size_t i = 0; i < layer.params.size(); ++i) {
+    const ParamSpec& param = model_.params[at(layer.params[i])];
+    if (!param.has_sum()) continue;
+    add_range(found, places.packed_offsets[i], of(layer.params[i], host),
+              size_of(param.finished_sum().dtype));
+  }
+  return found;
+}
+
+std::vector<HomeRange> HostParts::of_block(const Layout& layout, int weights_buffer,
+                                           int host) const {
+  std::vector<HomeRange> found;
+  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+    const Layout::ParamPlace& place = layout.params[at(p)];
+    if (place.weights_buffer != weights_buffer) continue;
+    add_range(found, place.home, of(p, host), size_of(model_.params[at(p)].master().dtype));
+  }
+  return found;
 }
 
 }  // namespace spillway

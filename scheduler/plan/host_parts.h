@@ -12,7 +12,8 @@ namespace spillway {
 /// the same parts. The chunks of a block of weights are divided as evenly as possible.
 class HostParts {
  public:
-  /// `blocks`: the parameters of each block, all of them once. Alone, a host has all.
+  /// `blocks`: the parameters of each block, all of them once. Alone, a host has all. The model
+  /// outlives it.
   HostParts(const ModelSpec& model, const std::vector<std::vector<int>>& blocks,
             const JobShape& shape);
 
@@ -20,8 +21,13 @@ class HostParts {
   const std::vector<HostPart>& of(int param) const { return parts_[at(param)]; }
   /// Empty if the host has none.
   ElementRange of(int param, int host) const;
+  /// What a host adds of the packed sums of a layer, ascending.
+  std::vector<HomeRange> of_sums(const LayerSpec& layer, const SumPlaces& places, int host) const;
+  /// What it updates of a block of masters, whose homes `layout` has.
+  std::vector<HomeRange> of_block(const Layout& layout, int weights_buffer, int host) const;
 
  private:
+  const ModelSpec& model_;
   std::vector<std::vector<HostPart>> parts_;  // by parameter
 };
 

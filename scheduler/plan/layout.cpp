@@ -14,33 +14,6 @@
 
 namespace spillway {
 
-FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group) {
-  FoldPlan plan;
-  std::map<int, int> slot_of;  // first group of a live subtree -> slot
-  std::vector<int> free_slots;
-  for (int g = cell.begin; g < cell.end; ++g) {
-    if (free_slots.empty()) free_slots.push_back(plan.num_slots++);
-    const int slot = free_slots.back();
-    free_slots.pop_back();
-    slot_of[g] = slot;
-    for (int i = 0; i < vns_per_group; ++i) plan.steps.push_back({slot, i == 0, {}});
-    int first = g;
-    for (int size = 1; size < groups; size *= 2) {
-      const bool is_left = first % (2 * size) == 0;
-      if (is_left && first + size < groups) break;  // right sibling not yet summed
-      if (is_left) continue;                        // no right sibling: skip this level
-      if (first - size < cell.begin) break;         // left sibling belongs to another cell
-      const int into = slot_of.at(first - size), from = slot_of.at(first);
-      plan.steps.back().merges.push_back({into, from});
-      free_slots.push_back(from);
-      slot_of.erase(first);
-      first -= size;
-    }
-  }
-  for (const auto& [first, slot] : slot_of) plan.roots.emplace_back(first, slot);
-  return plan;
-}
-
 std::vector<int> uses_of(const ModelSpec& model) {
   std::vector<int> uses(model.params.size());
   for (const LayerSpec& layer : model.layers) {
@@ -234,7 +207,8 @@ Bytes LayoutBuilder::share(const std::vector<int>& params, Bytes bytes) {
 }
 
 void LayoutBuilder::place_sums() {
-  const Bytes plane_begin = layout_.home_bytes;
+  std::vector<Bytes> in_plane;  // by layer
+  Bytes plane = 0;
   for (const Stage& stage : strategy_.stages) {
     // True for a single cell on devices whose access to host memory is slow (GPUs).
     const bool has_whole_sums =
@@ -252,13 +226,15 @@ void LayoutBuilder::place_sums() {
         const bool is_whole = model_.params[at(p)].trainable && uses_[at(p)] == 1;
         if (is_whole) place.device_norms.push_back(i);
       }
-      place.sum_home = reserve(place.sum.packed_bytes, kPage);
+      in_plane.push_back(round_up(plane, kPage));
+      plane = in_plane.back() + round_up(place.sum.packed_bytes, kAlignment);
       layout_.layers.push_back(std::move(place));
     }
   }
-  layout_.sum_plane = round_up(layout_.home_bytes - plane_begin, kPage);
-  place_partials();
-  layout_.home_bytes = plane_begin + layout_.sum_planes * layout_.sum_plane;
+  layout_.sum_plane = round_up(plane, kPage);
+  const Bytes begin = layout_.home_bytes;
+  place_partials(in_plane);
+  layout_.sums_bytes = layout_.home_bytes - begin;
   place_whole_sums();
   add_sum_buffers();
 }
@@ -268,17 +244,63 @@ int LayoutBuilder::position_of_partial(int stage, int first_group) const {
   return static_cast<int>(std::ranges::lower_bound(firsts, first_group) - firsts.begin());
 }
 
-void LayoutBuilder::place_partials() {
-  for (int s = 0; s < static_cast<int>(strategy_.stages.size()); ++s) {
-    layout_.sum_planes = std::max(layout_.sum_planes, partials(s).size());
-    if (shape_.has_peers()) continue;  // HostExchange has the merges
-    std::vector<FoldStep::Merge> merges;
-    for (const auto& [into, from] : remaining_merges(partials(s), shape_.groups)) {
-      merges.push_back({position_of_partial(s, into), position_of_partial(s, from)});
+/// The range of the packed sums of a layer in which this host's parts lie.
+HomeRange LayoutBuilder::own_sums(int layer) const {
+  const auto parts =
+      parts_->of_sums(model_.layers[at(layer)], layout_.layers[at(layer)].sum, shape_.host);
+  if (parts.empty()) return {};
+  return {parts.front().home, parts.back().home + parts.back().bytes - parts.front().home};
+}
+
+/// `in_plane`: offsets of layers. The first partial, which becomes the total, has the same home in
+/// all plans, so it comes first.
+void LayoutBuilder::place_partials(const std::vector<Bytes>& in_plane) {
+  const GroupRange own = shape_.own_groups();
+  const auto is_whole = [&](int stage, std::size_t k) {
+    const int first_group = partials(stage)[k];
+    const bool is_own = first_group >= own.begin && first_group < own.end;
+    return is_own || (k == 0 && !shape_.is_sharded());
+  };
+  const auto for_each = [&](const auto& what) {
+    for (int s = 0; s < static_cast<int>(strategy_.stages.size()); ++s) {
+      const LayerRange layers = strategy_.stages[at(s)].layers;
+      for (int l = layers.begin; l < layers.end; ++l) what(s, l, layout_.layers[at(l)]);
     }
-    const LayerRange layers = strategy_.stages[at(s)].layers;
-    for (int l = layers.begin; l < layers.end; ++l) layout_.layers[at(l)].merges = merges;
-  }
+  };
+  const auto place_part = [&](int layer, std::size_t k) {
+    const HomeRange part = own_sums(layer);
+    layout_.layers[at(layer)].partials[k] = reserve(part.bytes, kAlignment) - part.home;
+  };
+  for_each([&](int s, int l, Layout::LayerPlace& layer) {
+    layer.partials.resize(partials(s).size());
+    if (!is_whole(s, 0)) place_part(l, 0);
+  });
+  const Bytes planes = round_up(layout_.home_bytes, kPage);
+  for_each([&](int s, int l, Layout::LayerPlace& layer) {
+    std::size_t plane = 0;
+    for (std::size_t k = 0; k < layer.partials.size(); ++k) {
+      if (is_whole(s, k))
+        layer.partials[k] = planes + plane++ * layout_.sum_plane + in_plane[at(l)];
+    }
+    layout_.sum_planes = std::max(layout_.sum_planes, plane);
+    layer.total = {layer.partials.front(), layer.sum.packed_bytes};
+    if (!shape_.is_sharded()) return;
+    const HomeRange part = own_sums(l);
+    layer.total = {layer.partials.front() + part.home, part.bytes};
+  });
+  layout_.home_bytes = planes + layout_.sum_planes * layout_.sum_plane;
+  for_each([&](int s, int l, const Layout::LayerPlace& layer) {
+    for (std::size_t k = 1; k < layer.partials.size(); ++k) {
+      if (!is_whole(s, k)) place_part(l, k);
+    }
+  });
+  layout_.home_bytes = round_up(layout_.home_bytes, kPage);
+  if (shape_.has_peers()) return;  // HostExchange has the merges
+  for_each([&](int s, int, Layout::LayerPlace& layer) {
+    for (const auto& [into, from] : remaining_merges(partials(s), shape_.groups)) {
+      layer.merges.push_back({position_of_partial(s, into), position_of_partial(s, from)});
+    }
+  });
 }
 
 /// The sum of a tied parameter is placed with its last layer.

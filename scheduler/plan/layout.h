@@ -7,19 +7,10 @@
 #include "scheduler/plan/cut.h"
 #include "scheduler/plan/host_parts.h"
 #include "scheduler/plan/lower.h"
+#include "scheduler/plan/tasks.h"
 #include "spillway/ids.h"
 
 namespace spillway {
-
-/// A cell's stack of gradient sums: which slot every virtual node's gradient goes to, and which
-/// slots hold finished subtrees at the end. The stack is at most log2(groups) + 2 deep for a cell
-/// that starts at a subtree's edge; finished subtrees keep their slot until the last unit ends.
-struct FoldPlan {
-  int num_slots = 0;
-  std::vector<FoldStep> steps;             ///< by virtual node of the cell
-  std::vector<std::pair<int, int>> roots;  ///< (first group, slot), ascending
-};
-FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group);
 
 /// By parameter: the number of layers that use it.
 std::vector<int> uses_of(const ModelSpec& model);
@@ -72,7 +63,8 @@ class LayoutBuilder {
   void place_block(const std::vector<int>& params, std::vector<int>& copied);
   Bytes share(const std::vector<int>& params, Bytes bytes);
   void place_sums();
-  void place_partials();
+  void place_partials(const std::vector<Bytes>& in_plane);
+  HomeRange own_sums(int layer) const;
   void place_whole_sums();
   void add_sum_buffers();
   void add_sum_buffers(int stage, int cell, int slot);

@@ -236,7 +236,10 @@ struct Layout {
     /// Positions among the layer's parameters: the last op on its sums takes their squared norms.
     /// The host takes the others.
     std::vector<std::size_t> device_norms;
-    Bytes sum_home = 0;  ///< in plane g; partial i > 0 lies i * sum_plane further
+    /// By position. Of a subtree of other hosts there is room for what this host adds alone, so no
+    /// other bytes may be used.
+    std::vector<Bytes> partials;
+    HomeRange total;  ///< the whole sum, or what this host has of it if state is sharded
     /// Of partials, by position, in order: finishes the sum. With other hosts, add ops do.
     std::vector<FoldStep::Merge> merges;
   };
@@ -246,7 +249,8 @@ struct Layout {
   std::vector<LayerPlace> layers;  ///< by layer
   /// Buffers of sums, by cell of the layer's stage, slot of the cell's stack and layer; -1: none.
   std::vector<std::vector<std::vector<int>>> sum_buffers;
-  std::size_t sum_planes = 0;  ///< the most partials of a layer: subtrees that its cells send home
+  std::size_t sum_planes = 0;  ///< the most partials of a layer that are whole sums of its cells
+  Bytes sums_bytes = 0;        ///< of these planes, and of what comes from other hosts
   Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
   Bytes copies_plane = 0;       ///< of weights that layers compute with in another type
   int moments = 0;              ///< planes of them
@@ -287,9 +291,7 @@ struct Layout {
     return numbers(virtual_nodes) + static_cast<Bytes>(eval_numbers * vn) * sizeof(double);
   }
   /// The sums of a layer over the subtree that is partial `k`.
-  Bytes partial(int layer, std::size_t k) const {
-    return layers[at(layer)].sum_home + k * sum_plane;
-  }
+  Bytes partial(int layer, std::size_t k) const { return layers[at(layer)].partials[k]; }
   /// Once the layer is reduced: the sum of its parameter `i`, over this use of it.
   Bytes sum_of_use(int layer, std::size_t i) const {
     return partial(layer, 0) + layers[at(layer)].sum.packed_offsets[i];

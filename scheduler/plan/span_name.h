@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 
@@ -19,6 +21,9 @@ inline constexpr std::array kNames<HostOpKind>{
     "finish", "add",    "exchange", "update part", "take weights"};
 
 /// The name of an op in traces and reports: "backward 3-5 vn 2" (layers, virtual node).
-std::string span_name(const OpSpec& op);
+inline std::string span_name(const OpSpec& op) {
+  return fmt::format("{} {}-{} vn {}", to_string(op.kind), op.layers.begin, op.layers.end - 1,
+                     op.vn);
+}
 
 }  // namespace spillway

@@ -290,4 +290,31 @@ std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& tr
   return leaving;
 }
 
+FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group) {
+  FoldPlan plan;
+  std::map<int, int> slot_of;  // first group of a live subtree -> slot
+  std::vector<int> free_slots;
+  for (int g = cell.begin; g < cell.end; ++g) {
+    if (free_slots.empty()) free_slots.push_back(plan.num_slots++);
+    const int slot = free_slots.back();
+    free_slots.pop_back();
+    slot_of[g] = slot;
+    for (int i = 0; i < vns_per_group; ++i) plan.steps.push_back({slot, i == 0, {}});
+    int first = g;
+    for (int size = 1; size < groups; size *= 2) {
+      const bool is_left = first % (2 * size) == 0;
+      if (is_left && first + size < groups) break;  // right sibling not yet summed
+      if (is_left) continue;                        // no right sibling: skip this level
+      if (first - size < cell.begin) break;         // left sibling belongs to another cell
+      const int into = slot_of.at(first - size), from = slot_of.at(first);
+      plan.steps.back().merges.push_back({into, from});
+      free_slots.push_back(from);
+      slot_of.erase(first);
+      first -= size;
+    }
+  }
+  for (const auto& [first, slot] : slot_of) plan.roots.emplace_back(first, slot);
+  return plan;
+}
+
 }  // namespace spillway

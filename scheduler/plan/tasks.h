@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "scheduler/plan/cut.h"
@@ -50,5 +51,15 @@ struct UnitWeights {
 /// By unit: the weights that leave the device with it. They stay while the track's next unit uses
 /// them, or belongs to the same set and a later one uses them. `track`: its units, in order.
 std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& track);
+
+/// A cell's stack of gradient sums: which slot every virtual node's gradient goes to, and which
+/// slots hold finished subtrees at the end. The stack is at most log2(groups) + 2 deep for a cell
+/// that starts at a subtree's edge; finished subtrees keep their slot until the last unit ends.
+struct FoldPlan {
+  int num_slots = 0;
+  std::vector<FoldStep> steps;             ///< by virtual node of the cell
+  std::vector<std::pair<int, int>> roots;  ///< (first group, slot), ascending
+};
+FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group);
 
 }  // namespace spillway

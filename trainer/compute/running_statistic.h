@@ -9,8 +9,9 @@
 namespace spillway {
 
 /// Updates `elements` of a running statistic after the commit of a step. An average moves towards
-/// the mean of the observations of all `virtual_nodes`, whose sum is `sum`; a count becomes
-/// `steps`, the number of committed steps. Computes in double and rounds each element once.
+/// the mean of the observations of all `virtual_nodes`, of which `sum` has the sums of `elements`;
+/// a count becomes `steps`, the number of committed steps. Computes in double and rounds each
+/// element once.
 void update_statistic(std::byte* value, const ParamSpec& spec, const float* sum,
                       ElementRange elements, int virtual_nodes, std::int64_t steps);
 

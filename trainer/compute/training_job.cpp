@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -16,10 +15,8 @@
 #include "models/data/sample_check.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/grains.h"
 #include "trainer/compute/initialize.h"
 #include "trainer/compute/optimizer.h"
-#include "trainer/compute/running_statistic.h"
 #include "trainer/compute/sum_term.h"
 #include "trainer/torch/torch_gpu.h"
 #include "trainer/torch/torch_threads.h"
@@ -276,15 +273,6 @@ void TrainingJob::keep_norms(const OpCall& call) {
   }
 }
 
-/// Calls `what(param)` for each parameter of a weights buffer.
-template <typename What>
-void TrainingJob::for_each_param_in(const HostCall& call, int weights_buffer,
-                                    const What& what) const {
-  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    if (call.plan->layout.params[at(p)].weights_buffer == weights_buffer) what(p);
-  }
-}
-
 void TrainingJob::run_host_op(const HostCall& call) {
   const HostOpSpec& op = call.program->host_ops[at(call.op)];
   switch (op.kind) {
@@ -295,10 +283,7 @@ void TrainingJob::run_host_op(const HostCall& call) {
     case HostOpKind::commit:
       return commit(call);
     case HostOpKind::update:
-      return for_each_param_in(call, op.index, [&](int p) {
-        update_param(call, p);
-        gate_.end_update(at(p));
-      });
+      return update(call, op.index);
     case HostOpKind::finish_evaluation:
       return finish_evaluation(call);
     case HostOpKind::finish:
@@ -306,9 +291,9 @@ void TrainingJob::run_host_op(const HostCall& call) {
     case HostOpKind::add:
       return add_partials(call, op.index, op.merges, op.parts);
     case HostOpKind::update_part:
-      return for_each_param_in(call, op.index, [&](int p) { update_param(call, p); });
+      return update_part(call, op.index);
     case HostOpKind::take_weights:
-      return for_each_param_in(call, op.index, [&](int p) { take_param(call, p); });
+      return take_weights(call, op.index);
     case HostOpKind::exchange:
       return;  // see OpRunner::exchange()
   }
@@ -346,15 +331,16 @@ void TrainingJob::add_partials(const HostCall& call, int layer,
                                std::span<const HomeRange> parts) const {
   const Layout& layout = call.plan->layout;
   for (const FoldStep::Merge& merge : merges) {
-    std::byte* into = call.home->at(layout.partial(layer, at(merge.into)));
-    const std::byte* from = call.home->at(layout.partial(layer, at(merge.from)));
+    const Bytes into = layout.partial(layer, at(merge.into));
+    const Bytes from = layout.partial(layer, at(merge.from));
     for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
       const Bytes offset = layout.layers[at(layer)].sum.packed_offsets[i];
       for (const HomeRange& part : parts) {
         const Bytes first = std::max(offset, part.home);
         const Bytes last = std::min(offset + param.finished_sum().bytes(), part.home + part.bytes);
         if (first >= last) continue;
-        add_packed(into + first, from + first, param.finished_sum().dtype, last - first);
+        add_packed(call.home->at(into + first), call.home->at(from + first),
+                   param.finished_sum().dtype, last - first);
       }
     });
   }
@@ -364,23 +350,10 @@ std::byte* TrainingJob::value(const Home& home, int param) const {
   return home.at(plan_->layout.params[at(param)].home);
 }
 
-void TrainingJob::write_copy(const Home& home, int param, std::size_t begin,
-                             std::size_t end) const {
-  const std::byte* master = value(home, param);
-  std::byte* copy = home.at(plan_->layout.in_block(param));
-  if (copy == master) return;
-  const DType dtype = model_->spec.params[at(param)].tensor.dtype;
-  if (dtype == DType::bf16) {
-    kernels::narrow(reinterpret_cast<BFloat16*>(copy) + begin,
-                    reinterpret_cast<const float*>(master) + begin, end - begin);
-  } else {
-    const Bytes size = size_of(dtype);
-    std::memcpy(copy + begin * size, master + begin * size, (end - begin) * size);
-  }
-}
-
-std::byte* TrainingJob::sum(const HostCall& call, int param) const {
-  return call.home->at(call.plan->layout.params[at(param)].sum);
+std::byte* TrainingJob::own_sum(const HostCall& call, int param) const {
+  const Layout::ParamPlace& place = call.plan->layout.params[at(param)];
+  const Bytes size = size_of(model_->spec.params[at(param)].finished_sum().dtype);
+  return call.home->at(place.sum + static_cast<Bytes>(place.own.begin) * size);
 }
 
 void TrainingJob::reduce(const HostCall& call, int layer) {
@@ -391,14 +364,14 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
     if (!param.trainable) return;
-    const std::byte* use = call.home->at(layout.sum_of_use(layer, i));
-    std::byte* total = sum(call, params[i]);
-    // A tied parameter is summed from its last use to its first.
     const DType dtype = param.finished_sum().dtype;
     const ElementRange own = layout.params[at(params[i])].own;
-    const Bytes begin = static_cast<Bytes>(own.begin) * size_of(dtype);
-    const Bytes bytes = static_cast<Bytes>(own.size()) * size_of(dtype);
-    if (use != total) add_packed(total + begin, use + begin, dtype, bytes);
+    const Bytes use = layout.sum_of_use(layer, i) + static_cast<Bytes>(own.begin) * size_of(dtype);
+    std::byte* total = own_sum(call, params[i]);
+    // A tied parameter is summed from its last use to its first.
+    if (call.home->at(use) != total) {
+      add_packed(total, call.home->at(use), dtype, static_cast<Bytes>(own.size()) * size_of(dtype));
+    }
     if (layout.is_sharded()) return write_norms(call, params[i]);
     if (std::ranges::count(layout.layers[at(layer)].device_norms, i) > 0) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
@@ -429,75 +402,6 @@ void TrainingJob::commit(const HostCall& call) {
     steps_noted_ = call.step + 1;
   }
   progress_.weight_per_step = loss.weight;
-}
-
-/// This host's elements of it, in the program that follows the commit.
-void TrainingJob::update_param(const HostCall& call, int number) {
-  const ParamSpec& param = model_->spec.params[at(number)];
-  if (!is_constant(param)) gate_.begin_update(at(number));  // otherwise no checkpoint reads it
-  if (param.is_statistic()) {
-    const ElementRange own = call.plan->layout.params[at(number)].own;
-    update_statistic(value(*call.home, number), param,
-                     param.is_observed() ? floats(sum(call, number)) : nullptr, own,
-                     config_.train.virtual_nodes, call.step);
-    write_copy(*call.home, number, static_cast<std::size_t>(own.begin),
-               static_cast<std::size_t>(own.end));
-  } else if (param.trainable) {
-    update_weights(call, number);
-  }
-}
-
-/// The elements of other hosts are there. Repeated if the step is.
-void TrainingJob::take_param(const HostCall& call, int number) {
-  const Layout::ParamPlace& place = call.plan->layout.params[at(number)];
-  for (const HostPart& part : place.parts) {
-    if (part.elements == place.own) continue;
-    const auto first = static_cast<std::size_t>(part.elements.begin);
-    in_grains(static_cast<std::size_t>(part.elements.size()),
-              [&](std::size_t begin, std::size_t n) {
-                write_copy(*call.home, number, first + begin, first + begin + n);
-              });
-  }
-  if (gate_.version(at(number)) < call.step) gate_.end_update(at(number));
-}
-
-void TrainingJob::complete_updates(std::int64_t step) {
-  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    if (gate_.version(at(p)) >= step) continue;
-    update_param({.step = step, .plan = plan_, .home = home_}, p);
-    gate_.end_update(at(p));
-  }
-}
-
-void TrainingJob::take_state(const TrainingJob& from) {
-  places_.take(from.places_, *from.home_, *home_, gate_);
-  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    if (Home::is_shared(plan_->layout.params[at(p)].home)) continue;
-    write_copy(*home_, p, 0, elements(model_->spec.params[at(p)]));
-  }
-}
-
-void TrainingJob::update_weights(const HostCall& call, int number) const {
-  const Layout& layout = call.plan->layout;
-  const ParamSpec& param = model_->spec.params[at(number)];
-  const ElementRange own = layout.params[at(number)].own;
-  if (own.size() == 0) return;
-  const auto first = static_cast<std::size_t>(own.begin);
-  UpdatedParam place{.weights = floats(value(*call.home, number)) + first};
-  const std::byte* gradient = sum(call, number);
-  if (param.finished_sum().dtype == DType::bf16) {
-    place.gradient = reinterpret_cast<const BFloat16*>(gradient) + first;
-  } else {
-    place.gradient = floats(gradient) + first;
-  }
-  for (int i = 0; i < layout.moments; ++i) {
-    place.moments[at(i)] = floats(call.home->at(layout.moment(number, i)));
-  }
-  const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
-  in_grains(static_cast<std::size_t>(own.size()), [&](std::size_t begin, std::size_t size) {
-    apply_update(place, begin, begin + size, rule);
-    write_copy(*call.home, number, first + begin, first + begin + size);
-  });
 }
 
 }  // namespace spillway

@@ -102,6 +102,9 @@ class TrainingJob {
   void take_numbers(const HostCall& call);
   void take_eval_numbers(const HostCall& call);
   void commit(const HostCall& call);
+  void update(const HostCall& call, int weights_buffer);
+  void update_part(const HostCall& call, int weights_buffer);
+  void take_weights(const HostCall& call, int weights_buffer);
   template <typename What>
   void for_each_param_in(const HostCall& call, int weights_buffer, const What& what) const;
   void update_param(const HostCall& call, int param);
@@ -124,8 +127,9 @@ class TrainingJob {
   std::byte* value(const Home& home, int param) const;
   /// If its layer computes in another type, converts elements [begin, end) for the devices.
   void write_copy(const Home& home, int param, std::size_t begin, std::size_t end) const;
-  /// The reduced sum of a parameter: in the range of its last use.
-  std::byte* sum(const HostCall& call, int param) const;
+  /// The reduced sum of a parameter, from the first element that this host updates: in the range of
+  /// its last use.
+  std::byte* own_sum(const HostCall& call, int param) const;
 
   std::shared_ptr<const Model> model_;
   TrialConfig config_;  // `train.changes`: as of the last commit

@@ -53,8 +53,7 @@ void TrainingJob::write_norms(const HostCall& call, int param) const {
   const HostPart* own = place.own_part();
   if (!own) return;
   const DType dtype = model_->spec.params[at(param)].finished_sum().dtype;
-  norms_of_chunks(numbers_at(call, own->norms),
-                  sum(call, param) + static_cast<Bytes>(place.own.begin) * size_of(dtype), dtype,
+  norms_of_chunks(numbers_at(call, own->norms), own_sum(call, param), dtype,
                   static_cast<std::size_t>(place.own.size()));
 }
 

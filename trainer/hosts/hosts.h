@@ -86,7 +86,7 @@ class Hosts final : private PeersListener {
   /// Admits hosts that ask host 0 to take part, and refuses those beyond so many hosts. Returns
   /// whether there are any for announce_next().
   bool admit_guests(int most_hosts);
-  /// The others, and the guests, go on in a new session with this host, which has saved all trials.
+  /// The others, and the guests, go on in a new session with this host, whose trials have ended.
   /// Returns once they know. Not on a thread of the peers.
   void announce_next();
   /// Before any host has trained: ends training together, as HostsConfig::without_host_0() says.

@@ -62,7 +62,7 @@ void describe_home(const Layout& layout, TrialPlan& summary) {
   if (layout.shared_bytes > 0) summary.shared_content = content.hex();
   summary.home_weights_bytes = layout.weights_plane + layout.copies_plane;
   summary.home_moments_bytes = static_cast<Bytes>(layout.moments) * layout.moments_plane;
-  summary.home_sums_bytes = layout.sum_planes * layout.sum_plane;
+  summary.home_sums_bytes = layout.sums_bytes;
 }
 
 std::string parts_of_home(const Layout& layout) {

@@ -302,7 +302,7 @@ bool Session::Impl::has_progress() const {
   });
 }
 
-/// Ends all trials, which saves them, unless host 0 lives. It takes some time until the system
+/// Ends all trials, which saves them unless hosts shard their state, unless host 0 lives. It takes some time until the system
 /// releases the lock of a machine that is lost.
 void Session::Impl::take_over() {
   constexpr std::chrono::milliseconds kRetry(100);

@@ -125,6 +125,45 @@ class Failures(Hosts):
         hosts[1].kill()
         self.assertEqual(self.results([hosts[0], hosts[2]]), expected)
 
+    def test_a_host_may_be_lost_while_others_save(self):
+        """Each step is saved, so there is always a checkpoint on its way."""
+        config = {**LONG, "checkpoint": {"every_steps": 1}}
+        expected = self.alone(config, FAST)
+        for lost in (1, 0):
+            hosts = self.begin(config, 3, SHARDED, own=[[], ["--json"], []], out=f"run{lost}")
+            wait_for(hosts[2], lambda: '"event":"saved"' in self.events(f"run{lost}"))
+            self.wait_for_steps(hosts[2:], f"run{lost}")
+            hosts[lost].kill()
+            self.assertEqual(self.results(hosts[:lost] + hosts[lost + 1:]), expected)
+
+    def test_stopping_while_a_checkpoint_is_written_saves_the_next_step(self):
+        config = {**LONG, "checkpoint": {"every_steps": 1}}
+        expected = self.alone(config, FAST)
+        hosts = self.begin(config, 2, SHARDED)
+        self.wait_for_steps(hosts)
+        hosts[0].send_signal(signal.SIGINT)
+        self.end(hosts)
+        self.assertGreaterEqual(self.steps("run", "saved")[-1] + 2, self.steps("run")[-1])
+        report = self.start("resume", self.folder / "run", "hosts.size=1", "--json", FAST)
+        self.assertEqual(self.results([report]), expected)
+
+    def test_all_hosts_fail_together_at_a_commit_that_follows_a_checkpoint(self):
+        """The other trial goes on."""
+        config = {**GPT, "checkpoint": {"every_steps": 1},
+                  "sweep": {"parameters": {"train.learning_rate": {"values": [999999, 1e-3]}}}}
+        ends = self.end(self.begin(config, 2, SHARDED))
+        self.assertEqual([code for code, _, _ in ends], [1, 1], ends)
+        bad, good = json.loads(ends[0][1])["trials"]
+        self.assertEqual((bad["state"], good["state"]), ("failed", "done"))
+        self.assertGreater(bad["steps"], 0)
+
+    def test_trials_cannot_be_paused(self):
+        hosts = self.begin(LONG, 2, SHARDED)
+        self.wait_for_steps(hosts)
+        [log] = self.logs_of_failed([self.start("pause", self.folder / "run", "small")])
+        self.assertIn("cannot be paused while they shard its state", log)
+        hosts[0].kill()
+
     def test_a_host_can_join(self):
         expected = self.alone(LONG, FAST)
         first, join = self.begin_to_invite(LONG, 2, SHARDED)

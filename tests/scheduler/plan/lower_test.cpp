@@ -356,7 +356,7 @@ TEST(Lower, KeepsHomesOfStateAcrossPlans) {
     EXPECT_EQ(a.moments_home, b.moments_home);
     EXPECT_EQ(a.moments_plane, b.moments_plane);
     for (std::size_t l = 0; l < a.layers.size(); ++l) {
-      EXPECT_EQ(a.layers[l].sum_home, b.layers[l].sum_home);
+      EXPECT_EQ(a.layers[l].total.home, b.layers[l].total.home);
     }
     EXPECT_NE(a.home_bytes, b.home_bytes);
   }

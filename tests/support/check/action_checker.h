@@ -240,15 +240,16 @@ class ActionChecker {
   void reduce(Flight& flight, int layer) const {
     const Layout& layout = plan(flight.job).layout;
     const Layout::LayerPlace& place = layout.layers[index(layer)];
-    for (int b = 0; b < static_cast<int>(layout.buffers.size()); ++b) {
-      const BufferSpec& spec = layout.buffers[index(b)];
-      if (spec.kind != BufferKind::sum || spec.home == kNoHome || spec.home < place.sum_home ||
-          (spec.home - place.sum_home) % layout.sum_plane != 0) {
-        continue;
+    for (const auto& slots : layout.sum_buffers) {
+      for (const std::vector<int>& by_layer : slots) {
+        const int b = by_layer[index(layer)];
+        if (b < 0 || buffer(flight.job, b).home == kNoHome) continue;
+        const BufferSpec& spec = buffer(flight.job, b);
+        flight.read({home(flight.job), spec.home}, spec.home_bytes, content_of(flight.job, b));
       }
-      flight.read({home(flight.job), spec.home}, spec.home_bytes, content_of(flight.job, b));
     }
-    flight.write({home(flight.job), place.sum_home}, place.sum.packed_bytes,
+    if (place.total.bytes == 0) return;  // all of it is of other hosts
+    flight.write({home(flight.job), place.total.home}, place.total.bytes,
                  {flight.job, sum_of(layer), history_.step(flight.job)});
   }
 
@@ -257,8 +258,8 @@ class ActionChecker {
     const auto& layers = plan(flight.job).layout.layers;
     for (int l = 0; l < static_cast<int>(layers.size()); ++l) {
       const Layout::LayerPlace& layer = layers[index(l)];
-      if (layer.sum.bytes == 0 || std::ranges::count(layer.weights_buffers, block) == 0) continue;
-      flight.read({home(flight.job), layer.sum_home}, layer.sum.packed_bytes,
+      if (layer.total.bytes == 0 || std::ranges::count(layer.weights_buffers, block) == 0) continue;
+      flight.read({home(flight.job), layer.total.home}, layer.total.bytes,
                   {flight.job, sum_of(l), history_.step(flight.job) - 1});
     }
   }
@@ -393,7 +394,7 @@ class ActionChecker {
       std::vector<Bytes> found{layout.moments_home, layout.moments_plane, layout.sum_plane};
       for (int w : layout.weights) found.push_back(layout.buffers[index(w)].home);
       for (const auto& param : layout.params) found.push_back(param.moment_offset);
-      for (const auto& layer : layout.layers) found.push_back(layer.sum_home);
+      for (const auto& layer : layout.layers) found.push_back(layer.total.home);
       return found;
     };
     return a.weights == b.weights && homes(a) == homes(b);

@@ -149,7 +149,10 @@ class StepHistory {
     for (std::size_t i = 0; has_evaluated(job) && i < ops.size(); ++i) {
       if (ops[i].kind == OpKind::evaluate) job.ended_ops.insert(static_cast<int>(i));
     }
-    std::erase_if(job.ended_host_ops, [](const auto& op) { return is_numbered(op.first); });
+    // Other hosts send their parts of the weights again.
+    std::erase_if(job.ended_host_ops, [](const auto& op) {
+      return is_numbered(op.first) || op.first == HostOpKind::take_weights;
+    });
     job.started_ops = job.ended_ops;
     job.started_host_ops = job.ended_host_ops;
   }

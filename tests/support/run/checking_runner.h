@@ -150,13 +150,13 @@ class CheckingRunner final : public OpRunner {
   /// Every sum buffer of the layer with a home has arrived there.
   static void check_sums(const HostCall& call, int layer) {
     const Layout& layout = call.plan->layout;
-    const Bytes begin = layout.layers[index(layer)].sum_home;
-    for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
-      const BufferSpec& sum = layout.buffers[b];
-      if (sum.kind != BufferKind::sum || sum.home == kNoHome || sum.home < begin) continue;
-      if ((sum.home - begin) % layout.sum_plane != 0) continue;
-      check(*call.plan, call.home->at(sum.home), call.job, static_cast<int>(b), call.step, 0,
-            sum.home_bytes);
+    for (const auto& slots : layout.sum_buffers) {
+      for (const std::vector<int>& by_layer : slots) {
+        const int b = by_layer[index(layer)];
+        if (b < 0 || layout.buffers[index(b)].home == kNoHome) continue;
+        const BufferSpec& sum = layout.buffers[index(b)];
+        check(*call.plan, call.home->at(sum.home), call.job, b, call.step, 0, sum.home_bytes);
+      }
     }
   }
 

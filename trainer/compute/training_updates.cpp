@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cstring>
+
+#include "core/device/kernels.h"
+#include "core/spec/stored_tensor.h"
+#include "spillway/ids.h"
+#include "trainer/compute/grains.h"
+#include "trainer/compute/optimizer.h"
+#include "trainer/compute/running_statistic.h"
+#include "trainer/compute/training_job.h"
+
+/// Updates of weights and statistics, in the program that follows the commit of a step.
+namespace spillway {
+namespace {
+
+float* as_floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+
+std::size_t num_elements(const ParamSpec& param) {
+  return static_cast<std::size_t>(param.tensor.elements());
+}
+
+}  // namespace
+
+/// Calls `what(param)` for each parameter of a weights buffer.
+template <typename What>
+void TrainingJob::for_each_param_in(const HostCall& call, int weights_buffer,
+                                    const What& what) const {
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    if (call.plan->layout.params[at(p)].weights_buffer == weights_buffer) what(p);
+  }
+}
+
+void TrainingJob::update(const HostCall& call, int weights_buffer) {
+  for_each_param_in(call, weights_buffer, [&](int p) {
+    update_param(call, p);
+    gate_.end_update(at(p));
+  });
+}
+
+void TrainingJob::update_part(const HostCall& call, int weights_buffer) {
+  for_each_param_in(call, weights_buffer, [&](int p) { update_param(call, p); });
+}
+
+/// The parts of other hosts are there. Repeated if the step is.
+void TrainingJob::take_weights(const HostCall& call, int weights_buffer) {
+  for_each_param_in(call, weights_buffer, [&](int p) { take_param(call, p); });
+}
+
+void TrainingJob::write_copy(const Home& home, int param, std::size_t begin,
+                             std::size_t end) const {
+  const std::byte* master = value(home, param);
+  std::byte* copy = home.at(plan_->layout.in_block(param));
+  if (copy == master) return;
+  const DType dtype = model_->spec.params[at(param)].tensor.dtype;
+  if (dtype == DType::bf16) {
+    kernels::narrow(reinterpret_cast<BFloat16*>(copy) + begin,
+                    reinterpret_cast<const float*>(master) + begin, end - begin);
+  } else {
+    const Bytes size = size_of(dtype);
+    std::memcpy(copy + begin * size, master + begin * size, (end - begin) * size);
+  }
+}
+
+/// This host's elements of it.
+void TrainingJob::update_param(const HostCall& call, int number) {
+  const ParamSpec& param = model_->spec.params[at(number)];
+  if (!is_constant(param)) gate_.begin_update(at(number));  // otherwise no checkpoint reads it
+  if (param.is_statistic()) {
+    const ElementRange own = call.plan->layout.params[at(number)].own;
+    update_statistic(value(*call.home, number), param,
+                     param.is_observed() ? as_floats(own_sum(call, number)) : nullptr, own,
+                     config_.train.virtual_nodes, call.step);
+    write_copy(*call.home, number, static_cast<std::size_t>(own.begin),
+               static_cast<std::size_t>(own.end));
+  } else if (param.trainable) {
+    update_weights(call, number);
+  }
+}
+
+void TrainingJob::take_param(const HostCall& call, int number) {
+  const Layout::ParamPlace& place = call.plan->layout.params[at(number)];
+  for (const HostPart& part : place.parts) {
+    if (part.elements == place.own) continue;
+    const auto first = static_cast<std::size_t>(part.elements.begin);
+    in_grains(static_cast<std::size_t>(part.elements.size()),
+              [&](std::size_t begin, std::size_t n) {
+                write_copy(*call.home, number, first + begin, first + begin + n);
+              });
+  }
+  if (gate_.version(at(number)) < call.step) gate_.end_update(at(number));
+}
+
+void TrainingJob::complete_updates(std::int64_t step) {
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    if (gate_.version(at(p)) >= step) continue;
+    update_param({.step = step, .plan = plan_, .home = home_}, p);
+    gate_.end_update(at(p));
+  }
+}
+
+void TrainingJob::take_state(const TrainingJob& from) {
+  places_.take(from.places_, *from.home_, *home_, gate_);
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    if (Home::is_shared(plan_->layout.params[at(p)].home)) continue;
+    write_copy(*home_, p, 0, num_elements(model_->spec.params[at(p)]));
+  }
+}
+
+void TrainingJob::update_weights(const HostCall& call, int number) const {
+  const Layout& layout = call.plan->layout;
+  const ParamSpec& param = model_->spec.params[at(number)];
+  const ElementRange own = layout.params[at(number)].own;
+  if (own.size() == 0) return;
+  const auto first = static_cast<std::size_t>(own.begin);
+  UpdatedParam place{.weights = as_floats(value(*call.home, number)) + first};
+  std::byte* gradient = own_sum(call, number);
+  if (param.finished_sum().dtype == DType::bf16) {
+    place.gradient = reinterpret_cast<const BFloat16*>(gradient);
+  } else {
+    place.gradient = as_floats(gradient);
+  }
+  for (int i = 0; i < layout.moments; ++i) {
+    place.moments[at(i)] = as_floats(call.home->at(layout.moment(number, i)));
+  }
+  const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
+  in_grains(static_cast<std::size_t>(own.size()), [&](std::size_t begin, std::size_t size) {
+    apply_update(place, begin, begin + size, rule);
+    write_copy(*call.home, number, first + begin, first + begin + size);
+  });
+}
+
+}  // namespace spillway
