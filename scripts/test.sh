@@ -6,6 +6,9 @@ exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly max_lines=500
+# Many tests wait for most of their time.
+jobs=$(($(nproc) + 1))
+readonly jobs
 # Times as many runs of everything that is drawn at random; experiments/ has the large ones.
 readonly campaign="${SPILLWAY_CAMPAIGN:-1}"
 failed=()
@@ -62,7 +65,7 @@ sanitized() {
   export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-  fixed_layout ctest --test-dir "$1" --output-on-failure --no-tests=error -j2
+  fixed_layout ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs"
 }
 
 # The program by clang has the same bits. Exit code 77 says that this processor's are not known.
@@ -113,7 +116,7 @@ build/tests/cuda_device_test --gtest_filter=none --gtest_brief=1 || true
 leave_out=()
 if ((campaign == 1)); then leave_out=(--label-exclude bench); fi
 status=0
-ctest --test-dir build --output-on-failure --no-tests=error -j2 ${leave_out[@]+"${leave_out[@]}"} ||
+ctest --test-dir build --output-on-failure --no-tests=error -j "$jobs" ${leave_out[@]+"${leave_out[@]}"} ||
   status=$?
 if ((${#failed[@]} > 0)); then status=1; fi
 exit "$status"

@@ -122,11 +122,12 @@ class Session {
   /// or during a run.
   SearchResult search(JobId trial, const SearchConfig& config = {}) const;
   /// Ends all trials after their running ops: in this run, or, outside of one, in the next. Where
-  /// hosts shard the state of trials (HostsConfig::state), host 0 first saves it after the next
-  /// step; a second call does not wait for that.
+  /// hosts shard the state of trials (HostsConfig::state), host 0 first saves it after one of the
+  /// next steps; a second call does not wait for that.
   void stop();
-  /// Ends one trial after its running ops; if several hosts train it, all trials, as stop(). Its state is saved if it has checkpoints. These four
-  /// functions have no effect on a trial that has ended, and throw Error for an unknown one.
+  /// Ends one trial after its running ops; if several hosts train it, all trials, as stop(). Its
+  /// state is saved if it has checkpoints. These four functions have no effect on a trial that has
+  /// ended, and throw Error for an unknown one.
   void stop(JobId trial);
   /// Pauses a trial after its current step: its state is saved if it has checkpoints, and it keeps
   /// its host memory.

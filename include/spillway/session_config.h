@@ -68,8 +68,8 @@ struct HostsConfig {
   /// hosts. NCCL takes memory there beside their budgets, and neither authenticates nor encrypts,
   /// so it needs trust_network.
   BackendKind backend = BackendKind::gloo;
-  /// The same on all hosts. sharded takes less memory and less time to update weights; when a host
-  /// is lost, training goes on from the newest checkpoint.
+  /// The same on all hosts. sharded takes less memory; when a host is lost, training goes on from
+  /// the newest checkpoint.
   HostStateKind state = HostStateKind::replicated;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves

@@ -253,11 +253,12 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "backend", hosts.backend, kAny,
       "What carries gradients between hosts, the same on all: Gloo through host memory, or NCCL "
       "from GPU to GPU, which needs `trust_network`, see [Several machines](guide/hosts.md#nccl).");
-  v.field("state", hosts.state, kAny,
-          "The moments of the optimizer, the same on all hosts: `replicated` on every host, or "
-          "`sharded`, each on the host that updates these weights. Sharding takes less memory and "
-          "less time; when a host is lost, training goes on from the newest checkpoint, see "
-          "[Several machines](guide/hosts.md#shard-the-optimizers-state).");
+  v.field(
+      "state", hosts.state, kAny,
+      "The moments of the optimizer, the same on all hosts: `replicated` on every host, or "
+      "`sharded`, each on the host that updates these weights. Sharding takes less memory; when a "
+      "host is lost, training goes on from the newest checkpoint, see "
+      "[Several machines](guide/hosts.md#shard-the-optimizers-state).");
 }
 
 /// All sections but the sweep.

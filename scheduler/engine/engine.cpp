@@ -14,6 +14,16 @@ std::vector<Bytes> planned_parts(const EngineConfig& config) {
   return parts;
 }
 
+/// The blocks of which no other host has to send a part.
+std::vector<int> weights_at_home(const JobTable& job) {
+  std::vector<int> blocks = job.plan->layout.weights;
+  if (!job.plan->layout.is_sharded()) return blocks;
+  for (const HostOpSpec& op : job.program->host_ops) {
+    if (op.kind == HostOpKind::take_weights) std::erase(blocks, op.index);
+  }
+  return blocks;
+}
+
 }  // namespace
 
 Engine::Engine(EngineConfig config)
@@ -202,16 +212,6 @@ void Engine::begin_program(JobId id, StepKind kind) {
   }
   dispatcher_.note_ready();
   dispatcher_.rank(tables_, id);
-}
-
-/// The blocks of which no other host has to send a part.
-static std::vector<int> weights_at_home(const JobTable& job) {
-  std::vector<int> blocks = job.plan->layout.weights;
-  if (!job.plan->layout.is_sharded()) return blocks;
-  for (const HostOpSpec& op : job.program->host_ops) {
-    if (op.kind == HostOpKind::take_weights) std::erase(blocks, op.index);
-  }
-  return blocks;
 }
 
 void Engine::begin_buffers(JobId id) {

@@ -66,7 +66,7 @@ HostParts::HostParts(const ModelSpec& model, const std::vector<std::vector<int>>
       }
       before += own;
     }
-    ++first;
+    if (!summed.empty()) ++first;
   }
 }
 

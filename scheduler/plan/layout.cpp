@@ -88,6 +88,7 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
   place_sums();
   place_batches();
   if (shape_.has_peers()) place_numbers();
+  layout_.host = shape_.host;
   if (shape_.is_sharded()) place_norms();
 }
 
@@ -391,8 +392,7 @@ void LayoutBuilder::place_norms() {
   const auto bytes_of = [](const HostPart& part) {
     return kNumber * kernels::num_norm_chunks(static_cast<std::size_t>(part.elements.size()));
   };
-  layout_.norms.resize(shape_.host_groups.size());
-  layout_.norms.front().bytes = kNumber;  // whether all save
+  layout_.norms.resize(shape_.host_groups.size(), {.bytes = kNumber});  // the word
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
     layout_.params[at(p)].parts = parts_->of(p);
     if (!model_.params[at(p)].trainable) continue;
@@ -401,9 +401,8 @@ void LayoutBuilder::place_norms() {
   std::vector<Bytes> next;
   for (HomeRange& of_host : layout_.norms) {
     of_host.home = reserve(of_host.bytes, kAlignment);
-    next.push_back(of_host.home);
+    next.push_back(of_host.home + kNumber);
   }
-  next.front() += kNumber;
   for (std::size_t p = 0; p < model_.params.size(); ++p) {
     if (!model_.params[p].trainable) continue;
     for (HostPart& part : layout_.params[p].parts) {

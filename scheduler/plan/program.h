@@ -98,9 +98,16 @@ enum class HostOpKind : std::uint8_t {
   take_weights  ///< all parts of the block have come: its next version is at home
 };
 
-/// Instead of a layer, of an exchange of numbers, or of moments with host 0, which saves them; the
-/// program has no transfers of these.
+/// HostOpSpec::index of exchanges that belong to no layer: numbers of a step, numbers of an
+/// evaluation, and the moments of the last checkpoint, whose transfers are not in the program.
 inline constexpr int kStepNumbers = -1, kEvalNumbers = -2, kLastMoments = -3;
+
+/// What a host tells the others with the norms of a step, as a sum of these.
+enum HostStepWord : std::uint8_t {
+  kSaves = 1,  ///< host 0: all hosts save the state after this step
+  kSaved = 2,  ///< host 0: it has saved a later state than that after which others asked
+  kAsks = 4,   ///< another host: host 0 should save the state
+};
 
 /// Elements [begin, end) of a parameter.
 struct ElementRange {
@@ -236,8 +243,8 @@ struct Layout {
     /// Positions among the layer's parameters: the last op on its sums takes their squared norms.
     /// The host takes the others.
     std::vector<std::size_t> device_norms;
-    /// By position. Of a subtree of other hosts there is room for what this host adds alone, so no
-    /// other bytes may be used.
+    /// Homes of the packed sums, by position. A subtree of other hosts has room only for what this
+    /// host adds (HostParts::of_sums()); its home may lie before that room.
     std::vector<Bytes> partials;
     HomeRange total;  ///< the whole sum, or what this host has of it if state is sharded
     /// Of partials, by position, in order: finishes the sum. With other hosts, add ops do.
@@ -262,9 +269,9 @@ struct Layout {
   /// What hosts tell each other, f64: by virtual node, loss and weight; then by evaluation virtual
   /// node, loss, weight and the sums of metrics. Without other hosts: kNoHome.
   Bytes numbers_home = kNoHome;
-  /// If their state is sharded, by host: squared norms of chunks. Host 0 begins with a number that
-  /// is 1 if all hosts save the state after this step.
+  /// If their state is sharded, by host: a word (HostStepWord), then squared norms of chunks.
   std::vector<HomeRange> norms;
+  int host = 0;                     ///< the number of this one
   int eval_numbers = 0;             ///< of an evaluation virtual node
   Bytes home_bytes = 0;             ///< of the job alone
   std::vector<SharedBlock> shared;  ///< of frozen parameters, beyond home_bytes

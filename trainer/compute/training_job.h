@@ -45,11 +45,11 @@ class TrainingJob {
   void run_host_op(const HostCall& call);
   /// Whether a commit has thrown; on other hosts it throws the same. Any thread.
   bool failed_to_commit() const { return failed_to_commit_; }
-  /// Before an exchange: writes the numbers of this host that it sends, if it sends any. `saves`:
-  /// of host 0 with sharded state: all save the state after this step.
-  void write_numbers(const HostCall& call, bool saves) const;
-  /// Whether host 0 has said so of the step that has been committed last.
-  bool saves() const { return saves_; }
+  /// Before an exchange: writes the numbers of this host that it sends, if it sends any. `word`:
+  /// HostStepWords, used if state is sharded.
+  void write_numbers(const HostCall& call, int word) const;
+  /// The words of the step that was committed last, by host. Not while the next one commits.
+  const std::vector<int>& words() const { return words_; }
   /// Keeps what evaluations predict; call before admit().
   void keep_predictions() { keeps_predictions_ = true; }
   /// What a virtual node of an evaluation predicts, [B, ...].
@@ -142,10 +142,11 @@ class TrainingJob {
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
   std::vector<std::vector<double>> metric_sums_;   // by sum, then by virtual node
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
+  std::vector<int> words_;                         // by host
   bool keeps_predictions_ = false;
   std::vector<Prediction> predictions_;  // by virtual node of an evaluation
   double gradient_scale_ = 1;            // of the updates that follow the last commit
-  std::atomic<bool> failed_to_commit_ = false, saves_ = false;
+  std::atomic<bool> failed_to_commit_ = false;
   mutable Mutex mutex_;
   std::vector<NamedTensor> kept_weights_ SPILLWAY_GUARDED_BY(mutex_);
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);

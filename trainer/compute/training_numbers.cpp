@@ -15,7 +15,7 @@ double* numbers_at(const HostCall& call, Bytes home) {
 
 }  // namespace
 
-void TrainingJob::write_numbers(const HostCall& call, bool saves) const {
+void TrainingJob::write_numbers(const HostCall& call, int word) const {
   const Layout& layout = call.plan->layout;
   const int index = call.program->host_ops[at(call.op)].index;
   double* number = nullptr;
@@ -27,7 +27,7 @@ void TrainingJob::write_numbers(const HostCall& call, bool saves) const {
     number = numbers_at(call, layout.numbers(layout.first_vn));
     const auto own = std::span(losses_).subspan(at(layout.first_vn), layout.batch.size());
     for (const WeightedSum& loss : own) write(loss);
-    if (layout.is_sharded()) *numbers_at(call, layout.norms.front().home) = saves ? 1 : 0;
+    if (layout.is_sharded()) *numbers_at(call, layout.norms[at(layout.host)].home) = word;
   }
   if (index != kEvalNumbers) return;
   number = numbers_at(call, layout.numbers_of_eval(layout.first_eval_vn));
@@ -69,7 +69,10 @@ void TrainingJob::take_norms(const HostCall& call) {
       for (double norm : norms) squared_norms_[p] += norm;
     }
   }
-  saves_ = *numbers_at(call, layout.norms.front().home) != 0;
+  words_.clear();
+  for (const HomeRange& host : layout.norms) {
+    words_.push_back(static_cast<int>(*numbers_at(call, host.home)));
+  }
 }
 
 void TrainingJob::take_eval_numbers(const HostCall& call) {

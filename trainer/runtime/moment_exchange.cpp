@@ -179,6 +179,8 @@ void RemoteMoments::end() {
   });
 }
 
+bool RemoteMoments::is_dropped() const { return waiting_->has_been_dropped(); }
+
 void RemoteMoments::drop() {
   {
     const MutexLock posting(waiting_->posting);

@@ -16,7 +16,7 @@
 namespace spillway {
 
 /// Moments whose host updates them alone (Layout::is_sharded()), on their way into a checkpoint,
-/// which host 0 writes. Transfers are of f32 elements, at most so many.
+/// which host 0 writes. This is the most f32 elements of one transfer.
 inline constexpr std::int64_t kMomentSegment = 1'048'576;
 
 /// On host 0: the moments that other hosts have, of one job. It holds a segment of each parameter
@@ -37,6 +37,8 @@ class RemoteMoments {
   /// Reading fails until the next begin(): the trial ends, or all hosts drop the open step, before
   /// Peers::begin_epoch(). Any thread.
   void drop();
+  /// Whether drop() has been called since begin().
+  bool is_dropped() const;
 
  private:
   struct Taken;

@@ -77,6 +77,9 @@ void Session::extend(JobId id, std::int64_t until) {
   const MutexLock lock(impl.mutex);
   SessionTrial& extended = impl.known_trial(id);
   if (extended.ended()) return;
+  if (impl.config.hosts.state == HostStateKind::sharded) {
+    Impl::require_alone(extended, "extended while they shard its state");
+  }
   extended.config.until = Impl::require_until(extended.config.train, until);
   RunCommands commands;
   if (impl.is_in_run(id)) impl.controller->extend(id, extended.until(), impl.now_s(), commands);

@@ -73,7 +73,7 @@ void Session::Impl::on_committed(const StepCommitted& committed) {
   add_event(id, SessionEvent::Kind::step);
   controller->on_committed(committed, now_s());
   if (trial(id).plan->layout.is_sharded()) {
-    save_with_hosts(id);
+    hear_words(id);
   } else if (!controller->is_rung(id, committed.step)) {
     save_if_due(id);
   }
@@ -184,12 +184,12 @@ void Session::Impl::update_phase(JobId id) {
   if (!lifecycle.is_live()) return;
   if (lifecycle.phase() != TrialPhase::stranded) lifecycle.enter(live_phase(id));
   show_phase(id);
-  go_on_after_saving();
 }
 
 /// Tells users what has changed.
 void Session::Impl::show_phase(JobId id) {
   idle.notify_all();
+  go_on_after_saving();
   SessionTrial& shown = trial(id);
   TrialResult& result = shown.result;
   const TrialPhase phase = shown.lifecycle.phase();
@@ -215,7 +215,7 @@ void Session::Impl::save_at_rest(JobId id) {
   constexpr std::chrono::milliseconds kRetry(20);
   const SessionTrial& saved = trial(id);
   const bool is_new =
-      saved.checkpoints && !saved.remote_moments && saved.result.steps > saved.first_step;
+      saved.checkpoints && !saved.sharded.remote && saved.result.steps > saved.first_step;
   if (!is_new || !saved.lifecycle.is_live()) return;
   const JobWait wait = controller->waits(id);
   if (wait != JobWait::until && wait != JobWait::user) return;
@@ -236,14 +236,9 @@ void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {
               .reason = saved.problem});
   add_damage(id, saved.step, saved.findings);
   if (!hosts || config.hosts.state != HostStateKind::sharded) return;
-  serving->call([this, id, has_failed = !saved.problem.empty()] {
+  serving->call([this, id, step = saved.step, has_failed = !saved.problem.empty()] {
     const MutexLock lock(mutex);
-    trial(id).is_being_saved = false;
-    // Something waits for it, and all hosts have dropped the step meanwhile.
-    if (has_failed && round > 0 && after_saving != AfterSaving::nothing) {
-      trial(id).wants_save = true;
-    }
-    go_on_after_saving();
+    note_saved(id, step, has_failed);
   });
 }
 

@@ -18,7 +18,7 @@ namespace {
 std::string key_of(int exchange, int host) { return fmt::format("trial/{}/{}", exchange, host); }
 
 /// What host 0 says of a trial: how far it is, and its contract.
-std::string word_of(const SessionTrial& trial, const Contract& contract) {
+std::string start_word(const SessionTrial& trial, const Contract& contract) {
   nlohmann::json word{{"step", trial.first_step},
                       {"contract", contract},
                       {"hosts.state", to_string(trial.team.state)}};
@@ -88,7 +88,7 @@ TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial&
   trial.exchange = exchange;
   if (number > 0) return join_trial(id, trial);
   auto newest = trial.ended() ? TrialCheckpoints::Newest() : store.open_checkpoints(id, trial);
-  hosts->tell(key_of(exchange, 0), word_of(trial, store.contract(trial)));
+  hosts->tell(key_of(exchange, 0), start_word(trial, store.contract(trial)));
   for (int peer = 1; peer < hosts->size(); ++peer) {
     const std::string problem = answer_of(peer, exchange);
     // When they may begin with fewer, that host leaves.
@@ -140,7 +140,7 @@ void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
   if (call.program->host_ops[at(call.op)].index == kLastMoments) {
     return serving->call([this, id = call.job, ended] { end_last_save(id, ended); });
   }
-  trial.job->write_numbers(call, saves_after(trial, call.step + 1));
+  trial.job->write_numbers(call, word_of(trial, call.step + 1));
   spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call, ended);
 }
 
@@ -263,6 +263,7 @@ void Session::Impl::go_on(const Agreement& agreement) {
     trial.team.hosts = computing->second;
     go_on(JobId(t), agreement.behind.contains(trial.exchange));
   }
+  go_on_after_saving();
 }
 
 /// For the trials that train now, of which each host takes a reduction group. 0: none trains.
@@ -302,8 +303,8 @@ bool Session::Impl::has_progress() const {
   });
 }
 
-/// Ends all trials, which saves them unless hosts shard their state, unless host 0 lives. It takes some time until the system
-/// releases the lock of a machine that is lost.
+/// If host 0 is gone, takes its place: ends all trials, which saves replicated state. It takes some
+/// time until the system releases the lock of a machine that is lost.
 void Session::Impl::take_over() {
   constexpr std::chrono::milliseconds kRetry(100);
   if (!hosts->problem().empty()) return;

@@ -47,7 +47,7 @@ void Session::Impl::admit(JobId id, const Home& home) {
   without_stack([&] { trial.job->admit(home); });
   if (!trial.checkpoints) return;
   trial.checkpoints->attach(trial.job->places(), home, trial.job->gate(),
-                            trial.remote_moments.get());
+                            trial.sharded.remote.get());
 }
 
 /// GPUs copy from memory that is locked, which mapped files are not.
@@ -101,7 +101,6 @@ void Session::Impl::save_last(JobId id) {
 
 void Session::Impl::release(JobId id, JobEnd job_end) {
   const SessionTrial& released = trial_of_run(id);
-  const bool has_all_moments = !released.remote_moments && !released.moment_sender;
   std::int64_t steps = 0;
   bool resumes_later = false;
   {
@@ -113,15 +112,15 @@ void Session::Impl::release(JobId id, JobEnd job_end) {
     steps = ending.result.steps;
   }
   TrialCheckpoints* const checkpoints = released.checkpoints.get();
-  if (checkpoints && resumes_later && released.job->home() && has_all_moments) {
+  if (checkpoints && resumes_later && released.job->home() && !released.sharded.is_used()) {
     released.job->complete_updates(steps);
     save_last(id);
   }
   // All hosts fail together at a commit, and go on with other trials; they still send.
   if (checkpoints && released.job->failed_to_commit()) checkpoints->wait();
   released.job->gate().cancel();
-  if (released.remote_moments) released.remote_moments->drop();
-  if (released.moment_sender) released.moment_sender->wait();
+  if (released.sharded.remote) released.sharded.remote->drop();
+  if (released.sharded.sender) released.sharded.sender->wait();
   if (checkpoints) checkpoints->wait();
 }
 

@@ -127,6 +127,7 @@ void Session::Impl::end_run(const std::string& failure) {
   if (hosts) {
     const MutexLock lock(mutex);
     round = 0;
+    after_saving = AfterSaving::nothing;
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
     leads_on = run_lock || invites;
   }

@@ -8,8 +8,8 @@
 #include "trainer/session/session_impl.h"
 
 /// Hosts that shard the state of trials: each has the moments of the weights that it updates alone.
-/// So no host can save a trial by itself, and with any host the steps since the latest checkpoint
-/// are lost.
+/// So no host can save a trial by itself, and if a host is lost, so are the steps since the newest
+/// checkpoint.
 namespace spillway {
 namespace {
 
@@ -30,58 +30,100 @@ void send_moments(TrainingJob& job, MomentSender& sender) {
 
 }  // namespace
 
-/// Whether host 0 saves the trial after `step` steps, for which all hosts send what they have. It
-/// always does so after the last: if the weights cannot be written, a checkpoint has them.
-bool Session::Impl::saves_after(const SessionTrial& trial, std::int64_t step) {
-  if (!trial.remote_moments || !trial.checkpoints || trial.config.checkpoint.keep == 0)
-    return false;
-  if (step == trial.config.train.max_steps) return true;
-  return trial.checkpoints->is_due(step) || (trial.wants_save && !trial.checkpoints->is_saving());
+/// What this host tells the others before they commit step `step`. Host 0 always saves the last
+/// one: if the weights cannot be written, a checkpoint has them.
+int Session::Impl::word_of(const SessionTrial& trial, std::int64_t step) {
+  const ShardedSaving& sharded = trial.sharded;
+  if (sharded.sender) return sharded.is_wanted ? kAsks : 0;
+  if (!sharded.remote || !trial.checkpoints || trial.config.checkpoint.keep == 0) return 0;
+  const int answer = sharded.has_answered ? kSaved : 0;
+  const bool is_due =
+      trial.checkpoints->is_due(step) || (sharded.is_wanted && !trial.checkpoints->is_saving());
+  return answer + (is_due || step == trial.config.train.max_steps ? kSaves : 0);
 }
 
 void Session::Impl::share_moments(SessionTrial& trial) const {
   const auto number = static_cast<std::uint64_t>(trial.exchange);
   if (hosts->number() == 0) {
-    trial.remote_moments = std::make_unique<RemoteMoments>(hosts->peers(), number, trial.plan);
+    trial.sharded.remote = std::make_unique<RemoteMoments>(hosts->peers(), number, trial.plan);
   } else {
-    trial.moment_sender = std::make_unique<MomentSender>(hosts->peers(), number, trial.plan);
+    trial.sharded.sender = std::make_unique<MomentSender>(hosts->peers(), number, trial.plan);
   }
 }
 
-/// After a commit: host 0 may have asked for the state. Only after the last step may an earlier
-/// checkpoint still be on its way; nothing changes the state then.
-void Session::Impl::save_with_hosts(JobId id) {
+/// After a commit.
+void Session::Impl::hear_words(JobId id) {
+  SessionTrial& heard = trial(id);
+  ShardedSaving& sharded = heard.sharded;
+  const std::vector<int>& words = heard.job->words();
+  const bool is_asked = std::ranges::any_of(words, [](int word) { return (word & kAsks) != 0; });
+  if (sharded.remote && is_asked && !sharded.asked_at) {
+    sharded.asked_at = heard.result.steps;
+    sharded.is_wanted = true;
+  }
+  if (sharded.sender && (words.front() & kSaved) != 0) {
+    sharded.is_wanted = false;
+    go_on_after_saving();
+  }
+  if ((words.front() & kSaves) == 0 || !heard.lifecycle.is_live()) return;
+  sharded.step = heard.result.steps;
+  save_with_hosts(id, heard.result.steps, epoch);
+}
+
+/// All hosts save the state after `step`. Not if a round has begun since its commit: the others may
+/// have committed it before, and have dropped it. Only the last step may have to wait for an
+/// earlier checkpoint; nothing changes the state then.
+void Session::Impl::save_with_hosts(JobId id, std::int64_t step, std::int64_t committed_in) {
   SessionTrial& saved = trial(id);
-  saved.is_being_saved = saved.job->saves() && saved.lifecycle.is_live();
-  if (!saved.is_being_saved) return;
-  const bool is_busy =
-      saved.remote_moments ? saved.checkpoints->is_saving() : saved.moment_sender->is_busy();
-  if (is_busy) {
-    return shell->call_after(kRetry, [this, id] {
+  ShardedSaving& sharded = saved.sharded;
+  const bool is_last = step == saved.config.train.max_steps;
+  if (round > 0 || epoch != committed_in || !saved.lifecycle.is_live()) {
+    sharded.step.reset();
+    if (sharded.remote && !is_last) sharded.is_wanted = true;
+    return;
+  }
+  const bool is_busy = sharded.remote ? saved.checkpoints->is_saving() : sharded.sender->is_busy();
+  if (is_busy && is_last) {
+    return serving->call_after(kRetry, [this, id, step, committed_in] {
       const MutexLock lock(mutex);
-      save_with_hosts(id);
+      save_with_hosts(id, step, committed_in);
     });
   }
-  if (saved.remote_moments) {
-    saved.wants_save = false;
+  if (sharded.remote) {
+    sharded.is_wanted = false;
     return saved.checkpoints->save(saved.history);
   }
-  saved.is_being_saved = false;  // the sender knows
   TrainingJob& job = *saved.job;
-  MomentSender& sender = *saved.moment_sender;
+  MomentSender& sender = *sharded.sender;
+  sender.wait();  // host 0 has taken all of it, as it asks again
   sender.prepare();
-  job.gate().begin_snapshot(saved.result.steps, [&job, &sender] { send_moments(job, sender); });
+  sharded.step.reset();
+  job.gate().begin_snapshot(step, [&job, &sender] { send_moments(job, sender); });
+}
+
+/// By host 0. If all hosts have dropped the step meanwhile, and something waits for it, it saves a
+/// later one.
+void Session::Impl::note_saved(JobId id, std::int64_t step, bool has_failed) {
+  ShardedSaving& sharded = trial(id).sharded;
+  if (!sharded.remote) return;
+  if (sharded.step == step) sharded.step.reset();
+  const bool is_asked = sharded.asked_at && !sharded.has_answered;
+  const bool is_dropped = has_failed && sharded.remote->is_dropped();
+  if (is_dropped && (is_asked || after_saving != AfterSaving::nothing)) {
+    sharded.is_wanted = true;
+  } else if (is_asked && step > *sharded.asked_at) {
+    sharded.has_answered = true;
+  }
+  go_on_after_saving();
 }
 
 /// Ends the op once the last checkpoint has been written, or this host has sent its part.
 void Session::Impl::end_last_save(JobId id, const Ended& ended) {
   {
     const MutexLock lock(mutex);
-    const SessionTrial& saved = trial(id);
-    const bool is_open =
-        saved.is_being_saved || (saved.moment_sender && saved.moment_sender->is_busy());
-    if (is_open) {
-      return shell->call_after(kRetry, [this, id, ended] { end_last_save(id, ended); });
+    const ShardedSaving& sharded = trial(id).sharded;
+    if (sharded.step || (sharded.sender && sharded.sender->is_busy())) {
+      return serving->call_after(kRetry, [this, id, ended] { end_last_save(id, ended); });
     }
   }
   ended(/*is_lost=*/false);
@@ -90,35 +132,40 @@ void Session::Impl::end_last_save(JobId id, const Ended& ended) {
 /// All hosts drop the open step: a checkpoint that is being read fails.
 void Session::Impl::drop_moments() const {
   for (const auto& trial : trials) {
-    if (trial->remote_moments) trial->remote_moments->drop();
-    if (trial->moment_sender) trial->moment_sender->drop();
+    if (trial->sharded.remote) trial->sharded.remote->drop();
+    if (trial->sharded.sender) trial->sharded.sender->drop();
   }
 }
 
-/// Host 0 cannot save trials alone when they end. Saves those that train after their next step, and
-/// then goes on. False if there is nothing to wait for.
+/// No host can save trials alone when it ends. Waits until host 0 has saved those that train, after
+/// their next steps, and then goes on. False if there is nothing to wait for.
 bool Session::Impl::save_before(AfterSaving what) {
-  if (!hosts || config.hosts.state != HostStateKind::sharded || hosts->number() > 0) return false;
-  if (invites || after_saving == AfterSaving::stop) return false;
+  if (!hosts || invites || after_saving == AfterSaving::stop) return false;
   bool waits = false;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     SessionTrial& saved = *trials[t];
-    const bool trains = trains_on_hosts(JobId(t)) && saved.remote_moments &&
-                        saved.lifecycle.phase() == TrialPhase::running && !saved.interrupted_at;
-    if (!trains || saved.config.checkpoint.keep == 0) continue;
-    saved.wants_save = waits = true;
+    const bool can_save =
+        saved.sharded.is_used() && saved.checkpoints && saved.config.checkpoint.keep > 0;
+    if (can_save && has_next_step(JobId(t))) saved.sharded.is_wanted = waits = true;
   }
-  if (waits) after_saving = what;
-  return waits;
+  if (!waits) return false;
+  after_saving = what;
+  if (what == AfterSaving::stop && hosts->number() == 0) store.end_in_order();
+  return true;
+}
+
+/// Whether hosts train the trial, or will as soon as they have agreed.
+bool Session::Impl::has_next_step(JobId id) const {
+  const bool waits = trial(id).interrupted_at && round == 0;  // for a device
+  return trains_on_hosts(id) && trial(id).lifecycle.phase() == TrialPhase::running && !waits;
 }
 
 /// Once all have been saved for which something waits.
 void Session::Impl::go_on_after_saving() {
   if (after_saving == AfterSaving::nothing) return;
   for (std::size_t t = 0; t < trials.size(); ++t) {
-    const SessionTrial& saved = *trials[t];
-    if (!trains_on_hosts(JobId(t)) || saved.lifecycle.phase() != TrialPhase::running) continue;
-    if (saved.wants_save || saved.is_being_saved) return;
+    const ShardedSaving& sharded = trials[t]->sharded;
+    if (has_next_step(JobId(t)) && (sharded.is_wanted || sharded.step)) return;
   }
   const AfterSaving next = std::exchange(after_saving, AfterSaving::nothing);
   next == AfterSaving::stop ? stop_all() : hosts->renew();

@@ -36,6 +36,19 @@ struct TrialLanes {
 /// What the user last asked of a trial.
 enum class TrialRequest : std::uint8_t { run, pause, stop };
 
+/// How a trial is saved whose state hosts shard.
+struct ShardedSaving {
+  std::unique_ptr<RemoteMoments> remote;  ///< of host 0
+  std::unique_ptr<MomentSender> sender;   ///< of another host
+  /// The next step should be saved, although no checkpoint is due. Of another host: it asks for
+  /// that. Any thread.
+  std::atomic<bool> is_wanted = false;
+  std::optional<std::int64_t> step;      ///< that is being saved. Of another host: before it sends
+  std::optional<std::int64_t> asked_at;  ///< of host 0: step with which another host has asked
+  std::atomic<bool> has_answered = false;  ///< a later step has been saved. Any thread
+  bool is_used() const { return remote || sender; }
+};
+
 /// A trial of a session, from its submission on. During a run its job, model and checkpoints do not
 /// change; the session's mutex guards what does.
 struct SessionTrial {
@@ -61,12 +74,7 @@ struct SessionTrial {
   TrialRequest request = TrialRequest::run;
   HostTeam team;      ///< the hosts for which it was planned last
   int exchange = -1;  ///< its number among the trials that hosts train together
-  /// If hosts shard its state: of host 0; of another host.
-  std::unique_ptr<RemoteMoments> remote_moments;
-  std::unique_ptr<MomentSender> moment_sender;
-  /// Host 0 should save it after its next step, although no checkpoint is due. Any thread.
-  std::atomic<bool> wants_save = false;
-  bool is_being_saved = false;                 ///< by host 0, with what others have
+  ShardedSaving sharded;
   std::optional<std::int64_t> interrupted_at;  ///< it waits for the hosts to agree, after that step
   bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
   bool is_continued = false;      ///< it ended in this session before, under another number

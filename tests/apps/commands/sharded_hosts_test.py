@@ -27,11 +27,12 @@ class Bits(Hosts):
             self.assertEqual(self.results(hosts), expected, f"{size} hosts")
         self.assertNotEqual(self.alone(GPT, "train.reduction_groups=2"), expected)
 
-    def test_of_other_optimizers_types_and_adapters(self):
+    def test_of_other_optimizers_types_and_frozen_layers(self):
         for number, changes in enumerate((
                 ["train.dtype=bf16", "train.gradient_dtype=bf16"],
                 ["train.optimizer=sgd"],
                 ["train.max_grad_norm=1e-3"],
+                ["model.freeze=[wte.*, h.0.*]"],
                 ["model.pieces={attention: 2, mlp: 2, vocabulary: 2}"])):
             expected = self.alone(GPT, *changes)
             hosts = self.begin(GPT, 3, SHARDED, *changes, out=f"run{number}")
@@ -72,32 +73,47 @@ class Memory(Hosts):
 
 
 class Checkpoints(Hosts):
+    def saved(self, out="run"):
+        """Steps of checkpoints that were written."""
+        events = [json.loads(line) for line in self.events(out).splitlines()]
+        return [event["step"] for event in events
+                if event["event"] == "saved" and not event.get("reason")]
+
     def test_are_resumed_by_any_number_of_hosts(self):
         expected = self.alone(LONG, FAST)
-        hosts = self.begin(LONG, 3, SHARDED)
-        for resumed_by in (2, 3):
+        saved = 0
+        for number, size in enumerate((3, 2, 4)):
+            hosts = self.begin(LONG, size, SHARDED, *(["resume=auto"] if number else []))
             self.wait_for_steps(hosts)
+            trained = self.steps("run")[-1]
             hosts[0].send_signal(signal.SIGINT)
             ends = self.end(hosts)
-            self.assertEqual([code for code, _, _ in ends], [130] + [1] * (len(hosts) - 1), ends)
-            saved = self.steps("run", "saved")[-1]
-            self.assertGreater(saved, 2, "stopping saves what was trained")
-            hosts = self.begin(LONG, resumed_by, SHARDED, "resume=auto")
-        self.wait_for_steps(hosts)
-        hosts[0].send_signal(signal.SIGINT)
-        self.end(hosts)
+            self.assertEqual([code for code, _, _ in ends], [130] + [1] * (size - 1), ends)
+            self.assertGreaterEqual(self.saved()[-1], trained, "stopping saves what was trained")
+            self.assertGreater(self.saved()[-1], saved)
+            saved = self.saved()[-1]
         self.assertEqual(self.results([self.start("resume", self.folder / "run", "hosts.size=1",
                                                   "--json", FAST)]), expected)
+
+    def test_are_written_if_all_hosts_are_stopped_at_once(self):
+        """As by torchrun and srun."""
+        for sent in (signal.SIGTERM, signal.SIGINT):
+            hosts = self.begin(LONG, 3, SHARDED, out=f"run{sent}")
+            self.wait_for_steps(hosts, f"run{sent}")
+            trained = self.steps(f"run{sent}")[-1]
+            for host in reversed(hosts):
+                host.send_signal(sent)
+            self.logs_of_failed(hosts)
+            self.assertGreaterEqual(self.saved(f"run{sent}")[-1], trained)
 
     def test_are_the_files_of_one_host(self):
         self.alone(GPT)
         self.results(self.begin(GPT, 3, SHARDED))
-        files = [sorted((self.folder / out).glob("**/checkpoint*/**/*.safetensors"))
-                 for out in ("alone", "run")]
-        self.assertGreaterEqual(len(files[0]), 2)
-        self.assertEqual([path.name for path in files[0]], [path.name for path in files[1]])
-        for one, other in zip(*files):
-            self.assertEqual(one.read_bytes(), other.read_bytes(), other)
+        newest = [sorted((self.folder / out / "trials/small/checkpoints").iterdir())[-1]
+                  for out in ("alone", "run")]
+        for name in ("weights.safetensors", "moments.safetensors"):
+            one, other = ((folder / name).read_bytes() for folder in newest)
+            self.assertEqual(one, other, name)
 
 
 class Failures(Hosts):
@@ -136,16 +152,24 @@ class Failures(Hosts):
             hosts[lost].kill()
             self.assertEqual(self.results(hosts[:lost] + hosts[lost + 1:]), expected)
 
-    def test_stopping_while_a_checkpoint_is_written_saves_the_next_step(self):
-        config = {**LONG, "checkpoint": {"every_steps": 1}}
-        expected = self.alone(config, FAST)
-        hosts = self.begin(config, 2, SHARDED)
+    def test_a_host_that_leaves_costs_no_step_that_was_trained(self):
+        expected = self.alone(LONG, FAST)
+        hosts = self.begin(LONG, 3, SHARDED)
         self.wait_for_steps(hosts)
+        trained = self.steps("run")[-1]
+        hosts[2].send_signal(signal.SIGTERM)
+        self.assertEqual(self.results(hosts[:2]), expected)
+        self.assertGreaterEqual(self.steps("run", "resumed")[0], trained)
+
+    def test_no_host_takes_the_place_of_one_that_is_stopped_twice(self):
+        slow = {**LONG, "devices": [{"memory": "16MiB", "imitate": {"link": "1MiB/s"}}]}
+        hosts = self.begin(slow, 3, SHARDED)
+        wait_for(hosts[1], lambda: self.num_steps("run") > 1)
         hosts[0].send_signal(signal.SIGINT)
-        self.end(hosts)
-        self.assertGreaterEqual(self.steps("run", "saved")[-1] + 2, self.steps("run")[-1])
-        report = self.start("resume", self.folder / "run", "hosts.size=1", "--json", FAST)
-        self.assertEqual(self.results([report]), expected)
+        wait_for(hosts[1], lambda: not (self.folder / "run/lock").read_text())
+        hosts[0].send_signal(signal.SIGINT)
+        for log in self.logs_of_failed(hosts)[1:]:
+            self.assertIn("host 0 has stopped; its own output says why", log)
 
     def test_all_hosts_fail_together_at_a_commit_that_follows_a_checkpoint(self):
         """The other trial goes on."""
@@ -175,13 +199,17 @@ class Failures(Hosts):
         self.assertGreater(min(self.steps("run", "resumed")), 2)
         self.assertEqual(self.results(hosts), expected)
 
-    def test_a_lost_device_does_not_end_the_step_of_the_others(self):
+    def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
+        """Also while a checkpoint is written, which then fails."""
         expected = self.alone(LONG, FAST)
         two = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
                "{memory: 16MiB}]")
-        hosts = self.begin(LONG, 2, SHARDED, own=[[], [two]])
-        self.assertEqual(self.results(hosts), expected)
-        self.assertIn('"event":"redone"', self.events())
+        for every in (1000, 1):
+            config, out = {**LONG, "checkpoint": {"every_steps": every}}, f"run{every}"
+            hosts = self.begin(config, 2, SHARDED, own=[[], [two]], out=out)
+            self.assertEqual(self.results(hosts), expected)
+            self.assertIn('"event":"redone"', self.events(out))
+            self.assertNotIn('"event":"resumed"', self.events(out))
 
     def test_hosts_begin_without_those_that_do_not_come(self):
         hosts = self.begin(GPT, 4, "hosts.timeout_s=3", "hosts.start_size=2", SHARDED,

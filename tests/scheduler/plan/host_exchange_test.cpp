@@ -304,6 +304,75 @@ TEST(HostExchange, OfShardedStateSpreadsWeightsInsteadOfSums) {
   }
 }
 
+/// Rooms at home that are in use at the same time.
+std::vector<HomeRange> rooms_of(const ModelSpec& model, const Layout& layout,
+                                const HostParts& parts, const JobShape& shape) {
+  std::vector<HomeRange> rooms(layout.norms);
+  for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
+    const Layout::ParamPlace& place = layout.params[at(p)];
+    rooms.push_back({place.home, model.params[at(p)].master().bytes()});
+    for (int i = 0; i < layout.moments; ++i) {
+      rooms.push_back({layout.moment(p, i), static_cast<Bytes>(place.own.size()) * sizeof(float)});
+    }
+  }
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    const Layout::LayerPlace& layer = layout.layers[at(l)];
+    const auto own = parts.of_sums(model.layers[at(l)], layer.sum, shape.host);
+    for (std::size_t k = 0; k < layer.partials.size(); ++k) {
+      const bool is_whole = std::ranges::any_of(layout.sum_buffers, [&](const auto& slots) {
+        return std::ranges::any_of(slots, [&](const std::vector<int>& by_layer) {
+          const int b = by_layer[at(l)];
+          return b >= 0 && layout.buffers[at(b)].home == layer.partials[k];
+        });
+      });
+      if (is_whole || (k == 0 && !layout.is_sharded())) {
+        rooms.push_back({layer.partials[k], layer.sum.packed_bytes});
+      } else {
+        for (const HomeRange& part : own)
+          rooms.push_back({layer.partials[k] + part.home, part.bytes});
+      }
+    }
+  }
+  return rooms;
+}
+
+TEST(HostExchange, RoomsAtHomeDoNotOverlap) {
+  std::mt19937_64 random(3);
+  for (int run = 0; run < 200; ++run) {
+    const ModelSpec model = chain(3, 1 + static_cast<std::int64_t>(random() % 40000));
+    const int groups = 2 + static_cast<int>(random() % 12);
+    const auto lanes = random_lanes(groups, random);
+    std::vector<int> host_groups;
+    for (const auto& own : lanes) {
+      host_groups.push_back(std::accumulate(own.begin(), own.end(), 0));
+    }
+    for (int h = 0; h < static_cast<int>(lanes.size()); ++h) {
+      const JobShape shape{.virtual_nodes = 2 * groups,
+                           .groups = groups,
+                           .lane_groups = lanes[at(h)],
+                           .host_groups = host_groups,
+                           .host = h,
+                           .shards_state = random() % 2 == 0};
+      const Layout layout = lower(model, profile_of(model), shape, {{0, 3}}, false).layout;
+      const HostParts parts(model, {{0}, {1}, {2}}, shape);
+      std::vector<HomeRange> rooms = rooms_of(model, layout, parts, shape);
+      std::erase_if(rooms, [](const HomeRange& room) { return room.bytes == 0; });
+      std::ranges::sort(rooms, {}, &HomeRange::home);
+      for (std::size_t i = 1; i < rooms.size(); ++i) {
+        EXPECT_LE(rooms[i - 1].home + rooms[i - 1].bytes, rooms[i].home) << run;
+      }
+      EXPECT_LE(rooms.back().home + rooms.back().bytes, layout.home_bytes) << run;
+      for (const Layout::LayerPlace& layer : layout.layers) {
+        const Bytes end = layer.total.home + layer.total.bytes;
+        const auto has_it = [&](const HomeRange& room) {
+          return room.home <= layer.total.home && end <= room.home + room.bytes;
+        };
+        EXPECT_TRUE(layer.total.bytes == 0 || std::ranges::any_of(rooms, has_it)) << run;
+      }
+    }
+  }
+}
+
 /// Weights instead of sums, and the norms of chunks.
 TEST(HostExchange, OfShardedStateSendsAsMuchAsARing) {
   constexpr int kHosts = 4, kLayers = 3, kChunks = 8;
@@ -314,7 +383,7 @@ TEST(HostExchange, OfShardedStateSendsAsMuchAsARing) {
   Bytes sums = 0;
   for (const ParamSpec& param : model.params) sums += param.master().bytes();
   const Bytes ring = 2 * (kHosts - 1) * sums;
-  const Bytes numbers = (2 * 16 + kLayers * kChunks + 1) * sizeof(double) * (kHosts - 1);
+  const Bytes numbers = (2 * 16 + kLayers * kChunks + kHosts) * sizeof(double) * (kHosts - 1);
   EXPECT_EQ(hosts.bytes_sent(), ring + numbers);
   Bytes moments = 0;
   for (int h = 0; h < kHosts; ++h) moments += hosts.layout(h).moments_plane;
