@@ -304,10 +304,31 @@ TEST(HostExchange, OfShardedStateSpreadsWeightsInsteadOfSums) {
   }
 }
 
+/// The positions of the subtrees that lanes of this host finish.
+std::set<std::size_t> own_partials_of(const JobShape& shape) {
+  std::map<int, bool> firsts;  // first group, whether it is of this host
+  for (int host = 0; host < static_cast<int>(shape.host_groups.size()); ++host) {
+    for (int first : shape.subtrees_of(host)) {
+      if (host != shape.host) firsts[first] = false;
+    }
+  }
+  for (const GroupRange& lane : lane_ranges(shape)) {
+    for (const auto& [first, slot] : plan_fold(lane, shape.groups, 2).roots) firsts[first] = true;
+  }
+  std::set<std::size_t> own;
+  std::size_t position = 0;
+  for (const auto& [first, is_own] : firsts) {
+    if (is_own) own.insert(position);
+    ++position;
+  }
+  return own;
+}
+
 /// Rooms at home that are in use at the same time.
 std::vector<HomeRange> rooms_of(const ModelSpec& model, const Layout& layout,
                                 const HostParts& parts, const JobShape& shape) {
   std::vector<HomeRange> rooms(layout.norms);
+  const std::set<std::size_t> own_partials = own_partials_of(shape);
   for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
     const Layout::ParamPlace& place = layout.params[at(p)];
     rooms.push_back({place.home, model.params[at(p)].master().bytes()});
@@ -319,17 +340,12 @@ std::vector<HomeRange> rooms_of(const ModelSpec& model, const Layout& layout,
     const Layout::LayerPlace& layer = layout.layers[at(l)];
     const auto own = parts.of_sums(model.layers[at(l)], layer.sum, shape.host);
     for (std::size_t k = 0; k < layer.partials.size(); ++k) {
-      const bool is_whole = std::ranges::any_of(layout.sum_buffers, [&](const auto& slots) {
-        return std::ranges::any_of(slots, [&](const std::vector<int>& by_layer) {
-          const int b = by_layer[at(l)];
-          return b >= 0 && layout.buffers[at(b)].home == layer.partials[k];
-        });
-      });
-      if (is_whole || (k == 0 && !layout.is_sharded())) {
+      if (own_partials.contains(k) || (k == 0 && !layout.is_sharded())) {
         rooms.push_back({layer.partials[k], layer.sum.packed_bytes});
       } else {
-        for (const HomeRange& part : own)
+        for (const HomeRange& part : own) {
           rooms.push_back({layer.partials[k] + part.home, part.bytes});
+        }
       }
     }
   }
