@@ -252,7 +252,7 @@ def main():
         row[2] += done.weights == expected[name]
         heard = {event["host"] for event in done.events.events
                  if event["event"] == "lost" and "host" in event}
-        # Numbers are still those of the start.
+        # Hosts then have other numbers than at the start.
         meet_again = (is_sharded or done.asked_to_join or
                       any(how == FIRST for _, _, how in done.losses))
         if not meet_again and heard - {victim for victim, _, _ in done.losses}:

@@ -35,11 +35,11 @@ struct Agreement {
   bool operator==(const Agreement&) const = default;
 };
 
-/// One of the hosts that train jobs together, each with a copy of every job's state, or a part of
-/// it that a step needs of all (then none may be behind, or lost): they agree on
-/// who is left, and on who computes the next step of each job. Pure; each host has its own, and no
-/// host leads. Bits do not depend on who computes a step, so a host that is a step behind needs
-/// nothing from those ahead: it repeats the step with others that are behind, or alone.
+/// One of the hosts that train jobs together: they agree on who is left, and on who computes the
+/// next step of each job. Pure; each host has its own, and no host leads. Each has a copy of every
+/// job's state. Bits do not depend on who computes a step, so a host that is a step behind needs
+/// nothing from those ahead: it repeats the step with others that are behind, or alone. If each has
+/// only a part of the state, the session restarts instead when a host is lost or behind.
 ///
 /// When a host is lost, those left begin a round: each lets its jobs rest at their last commit and
 /// tells the others how far they are and whom it has lost. It goes on once it has heard the same

@@ -95,7 +95,7 @@ void Session::Impl::save_with_hosts(JobId id, std::int64_t step, std::int64_t co
   }
   TrainingJob& job = *saved.job;
   MomentSender& sender = *sharded.sender;
-  sender.wait();  // host 0 has taken all of it, as it asks again
+  sender.wait();  // short: host 0 asks again only after it has taken the checkpoint before
   sender.prepare();
   sharded.step.reset();
   job.gate().begin_snapshot(step, [&job, &sender] { send_moments(job, sender); });

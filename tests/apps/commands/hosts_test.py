@@ -4,15 +4,13 @@ Usage: hosts_test.py SPILLWAY TEXT"""
 
 import json
 import pathlib
-import random
 import signal
 import socket
-import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from hosts_case import FAST, GPT, LONG, PROGRAM, RESNET, TEXT, TWO_SMALL, Hosts  # noqa: E402
+from hosts_case import FAST, GPT, LONG, ONE_FAILS, PROGRAM, TEXT, TWO_SMALL, Hosts  # noqa: E402
 from small_run import free_endpoint, wait_for  # noqa: E402
 
 
@@ -33,12 +31,7 @@ class Bits(Hosts):
         self.assertEqual(self.results(self.begin(GPT, 3, *changes)), expected)
 
     def test_with_batch_normalization(self):
-        pixels = random.Random(1)
-        lines = [",".join(str(pixels.randrange(17)) for _ in range(64)) + f",{i % 10}\n"
-                 for i in range(120)]
-        (self.folder / "digits.csv").write_text("".join(lines))
-        config = {**RESNET, "data": {"format": "digits", "path": str(self.folder / "digits.csv"),
-                                     "augment": "shift"}}
+        config = self.resnet_on_random_digits()
         self.assertEqual(self.results(self.begin(config, 2)), self.alone(config))
 
     def test_of_several_trials(self):
@@ -77,11 +70,6 @@ class Starts(Hosts):
 
 
 class Plans(Hosts):
-    def plan(self, *overrides):
-        done = self.end([self.start("plan", self.write(GPT), "--json", *overrides)])[0]
-        self.assertEqual(done[0], 0, done)
-        return json.loads(done[1])["trials"][0]
-
     def test_need_no_other_host(self):
         alone = self.plan()
         self.assertEqual(alone["sent_bytes_per_step"], 0)
@@ -287,9 +275,7 @@ class Failures(Hosts):
 
     def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
         expected = self.alone(LONG, FAST)
-        two = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
-               "{memory: 16MiB}]")
-        hosts = self.begin(LONG, 2, own=[[], [two]])
+        hosts = self.begin(LONG, 2, own=[[], [ONE_FAILS]])
         self.assertEqual(self.results(hosts), expected)
         self.assertIn('"event":"redone"', self.events())
 

@@ -4,13 +4,12 @@ Usage: sharded_hosts_test.py SPILLWAY TEXT"""
 
 import json
 import pathlib
-import random
 import signal
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from hosts_case import FAST, GPT, LONG, RESNET, TWO_SMALL, Hosts  # noqa: E402
+from hosts_case import FAST, GPT, LONG, ONE_FAILS, TWO_SMALL, Hosts  # noqa: E402
 from small_run import wait_for  # noqa: E402
 
 SHARDED = "hosts.state=sharded"
@@ -39,12 +38,7 @@ class Bits(Hosts):
             self.assertEqual(self.results(hosts), expected, changes)
 
     def test_with_batch_normalization(self):
-        pixels = random.Random(1)
-        lines = [",".join(str(pixels.randrange(17)) for _ in range(64)) + f",{i % 10}\n"
-                 for i in range(120)]
-        (self.folder / "digits.csv").write_text("".join(lines))
-        config = {**RESNET, "data": {"format": "digits", "path": str(self.folder / "digits.csv"),
-                                     "augment": "shift"}}
+        config = self.resnet_on_random_digits()
         self.assertEqual(self.results(self.begin(config, 2, SHARDED)), self.alone(config))
 
     def test_of_several_trials(self):
@@ -55,10 +49,7 @@ class Bits(Hosts):
 
 class Memory(Hosts):
     def plan(self, *overrides):
-        done = self.end([self.start("plan", self.write(GPT), "--json", "model.hidden_size=128", FAST,
-                                    *overrides)])[0]
-        self.assertEqual(done[0], 0, done)
-        return json.loads(done[1])["trials"][0]
+        return super().plan("model.hidden_size=128", FAST, *overrides)
 
     def test_of_moments_is_divided(self):
         whole = self.plan()["offload_moments_bytes"]
@@ -202,11 +193,9 @@ class Failures(Hosts):
     def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
         """Also while a checkpoint is written, which then fails."""
         expected = self.alone(LONG, FAST)
-        two = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
-               "{memory: 16MiB}]")
         for every in (1000, 1):
             config, out = {**LONG, "checkpoint": {"every_steps": every}}, f"run{every}"
-            hosts = self.begin(config, 2, SHARDED, own=[[], [two]], out=out)
+            hosts = self.begin(config, 2, SHARDED, own=[[], [ONE_FAILS]], out=out)
             self.assertEqual(self.results(hosts), expected)
             self.assertIn('"event":"redone"', self.events(out))
             self.assertNotIn('"event":"resumed"', self.events(out))

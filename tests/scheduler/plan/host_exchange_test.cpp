@@ -26,6 +26,24 @@ struct Sum {
   bool operator==(const Sum&) const = default;
 };
 
+/// By host. `lanes`: by host, the groups of each lane.
+std::vector<JobShape> shapes_of(int groups, const std::vector<std::vector<int>>& lanes) {
+  std::vector<int> host_groups;
+  for (const auto& own : lanes) {
+    host_groups.push_back(std::accumulate(own.begin(), own.end(), 0));
+  }
+  std::vector<JobShape> shapes;
+  for (int h = 0; h < static_cast<int>(lanes.size()); ++h) {
+    shapes.push_back({.virtual_nodes = 2 * groups,
+                      .groups = groups,
+                      .lane_groups = lanes[at(h)],
+                      .eval_virtual_nodes = 3,
+                      .host_groups = host_groups,
+                      .host = h});
+  }
+  return shapes;
+}
+
 /// A training step of each host, whose sums are texts by home, one for each kAlignment bytes.
 class Hosts {
  public:
@@ -33,18 +51,9 @@ class Hosts {
   Hosts(const ModelSpec& model, int groups, const std::vector<std::vector<int>>& lanes,
         bool shards_state = false, StepKind kind = {.train = true})
       : model_(model), groups_(groups), kind_(kind) {
-    std::vector<int> host_groups;
-    for (const auto& own : lanes) {
-      host_groups.push_back(std::accumulate(own.begin(), own.end(), 0));
-    }
-    for (int h = 0; h < static_cast<int>(lanes.size()); ++h) {
-      const JobShape shape{.virtual_nodes = 2 * groups,
-                           .groups = groups,
-                           .lane_groups = lanes[at(h)],
-                           .eval_virtual_nodes = 3,
-                           .host_groups = host_groups,
-                           .host = h,
-                           .shards_state = shards_state};
+    for (JobShape shape : shapes_of(groups, lanes)) {
+      const int h = shape.host;
+      shape.shards_state = shards_state;
       plans_.push_back(lower(model, profile_of(model), shape, {{0, num_layers()}}, false));
       homes_.emplace_back();
       ended_.emplace_back(program(h).host_ops.size());
@@ -358,17 +367,8 @@ TEST(HostExchange, RoomsAtHomeDoNotOverlap) {
     const ModelSpec model = chain(3, 1 + static_cast<std::int64_t>(random() % 40000));
     const int groups = 2 + static_cast<int>(random() % 12);
     const auto lanes = random_lanes(groups, random);
-    std::vector<int> host_groups;
-    for (const auto& own : lanes) {
-      host_groups.push_back(std::accumulate(own.begin(), own.end(), 0));
-    }
-    for (int h = 0; h < static_cast<int>(lanes.size()); ++h) {
-      const JobShape shape{.virtual_nodes = 2 * groups,
-                           .groups = groups,
-                           .lane_groups = lanes[at(h)],
-                           .host_groups = host_groups,
-                           .host = h,
-                           .shards_state = random() % 2 == 0};
+    for (JobShape shape : shapes_of(groups, lanes)) {
+      shape.shards_state = random() % 2 == 0;
       const Layout layout = lower(model, profile_of(model), shape, {{0, 3}}, false).layout;
       const HostParts parts(model, {{0}, {1}, {2}}, shape);
       std::vector<HomeRange> rooms = rooms_of(model, layout, parts, shape);

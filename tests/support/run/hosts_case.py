@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
           "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
 TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
 FAST = "devices=[{memory: 16MiB}]"
+ONE_FAILS = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
+             "{memory: 16MiB}]")
 LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
         "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
         "checkpoint": {"every_steps": 1000}}
@@ -76,6 +79,20 @@ class Hosts(unittest.TestCase):
     def alone(self, config, *overrides):
         return self.results([self.start("train", self.write(config), "--json", "--overwrite",
                                         f"output_dir={self.folder / 'alone'}", *overrides)])
+
+    def plan(self, *overrides):
+        """Of the one trial of GPT."""
+        done = self.end([self.start("plan", self.write(GPT), "--json", *overrides)])[0]
+        self.assertEqual(done[0], 0, done)
+        return json.loads(done[1])["trials"][0]
+
+    def resnet_on_random_digits(self):
+        pixels = random.Random(1)
+        lines = [",".join(str(pixels.randrange(17)) for _ in range(64)) + f",{i % 10}\n"
+                 for i in range(120)]
+        (self.folder / "digits.csv").write_text("".join(lines))
+        return {**RESNET, "data": {"format": "digits", "path": str(self.folder / "digits.csv"),
+                                   "augment": "shift"}}
 
     def token(self, name, secret="0123456789abcdef" * 4):
         path = self.folder / name
