@@ -64,7 +64,6 @@ class Simulation {
                    .most_lanes = static_cast<int>(job.plans.size()),
                    .priority = job.priority,
                    .max_steps = job.plans[0]->max_steps,
-                   .lane_step_s = 1 / job.speed.speed(1),
                    .speed = job.speed},
                   job.plans[0], home);
   }

@@ -39,8 +39,8 @@ void LaneController::arrive(const LaneDemand& demand, double now_s) {
                       .priority = demand.priority,
                       .arrival_s = now_s,
                       .most_lanes = demand.most_lanes,
-                      .remaining_s = static_cast<double>(demand.max_steps - demand.first_step) *
-                                     demand.lane_step_s,
+                      .remaining_s = static_cast<double>(demand.max_steps - demand.first_step) /
+                                     demand.speed.speed(1),
                       .speed = demand.speed});
   }
   jobs_.emplace(demand.job, std::move(job));

@@ -22,8 +22,7 @@ struct LaneDemand {
   int priority = 1;             ///< if lanes are shared
   std::int64_t first_step = 0;  ///< committed before
   std::int64_t max_steps = 1;   ///< committed at its end
-  double lane_step_s = 1;       ///< compute of a step on one lane, as planned
-  SpeedCurve speed{};           ///< steps/s as known before, if lanes are shared
+  SpeedCurve speed{};           ///< steps/s as predicted or known before, if lanes are shared
   bool fixed = false;           ///< keeps `lanes`, whatever shares and rules say
   std::vector<std::shared_ptr<const Heuristic>> rules{};  ///< of its autoscaler; empty: it has none
 };

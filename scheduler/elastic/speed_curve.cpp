@@ -12,6 +12,11 @@ constexpr double kNewestWeight = 0.1, kTolerance = 0.1;
 
 }  // namespace
 
+void SpeedCurve::predict(int lanes, double examples_per_s) {
+  assert(lanes >= 1 && examples_per_s > 0);
+  predictions_[lanes] = examples_per_s;
+}
+
 void SpeedCurve::observe(int lanes, double examples_per_s) {
   assert(lanes >= 1 && examples_per_s > 0);
   Point& point = points_[lanes];
@@ -32,27 +37,48 @@ std::optional<double> SpeedCurve::measured(int lanes) const {
   return found->second.examples_per_s;
 }
 
-double SpeedCurve::exponent_between(Place low, Place high) const {
+double SpeedCurve::exponent_between(Place low, Place high) {
   return std::log(high->second.examples_per_s / low->second.examples_per_s) /
          std::log(static_cast<double>(high->first) / low->first);
 }
 
-double SpeedCurve::speed(int lanes) const {
-  if (points_.empty()) return std::pow(lanes, exponent_);
+double SpeedCurve::predicted(int lanes) const {
+  const auto above = predictions_.upper_bound(lanes);
+  if (above == predictions_.begin()) return std::pow(lanes, exponent_);
+  const auto& [size, speed] = *std::prev(above);
+  if (above != predictions_.end()) return speed;
+  return speed * std::pow(static_cast<double>(lanes) / size, exponent_);
+}
+
+/// Measured over predicted speed on `lanes` lanes, which were not measured: a power of the number
+/// of lanes between measured sizes, and that of the nearest one beyond them.
+double SpeedCurve::correction(int lanes) const {
+  const auto of = [this](Place place) {
+    return place->second.examples_per_s / predicted(place->first);
+  };
   const auto high = points_.lower_bound(lanes);
-  if (high != points_.end() && high->first == lanes) return high->second.examples_per_s;
-  const bool inside = high != points_.end() && high != points_.begin();
-  auto from =
-      high == points_.begin() ? high : std::prev(high);  // nearest smaller size, else the smallest
-  double exponent = exponent_;
-  if (inside) {
-    exponent = exponent_between(from, high);
-  } else if (points_.size() >
-             1) {  // beyond the measured sizes it neither falls nor scales better than lanes
-    const auto low = from == points_.begin() ? from : std::prev(from);
-    exponent = std::clamp(exponent_between(low, std::next(low)), 0.0, 1.0);
+  if (high == points_.begin()) return of(high);
+  const auto low = std::prev(high);
+  if (high == points_.end()) return of(low);
+  const double share = std::log(static_cast<double>(lanes) / low->first) /
+                       std::log(static_cast<double>(high->first) / low->first);
+  return of(low) * std::pow(of(high) / of(low), share);
+}
+
+double SpeedCurve::speed(int lanes) const {
+  if (points_.empty()) return predicted(lanes);
+  if (const auto known = measured(lanes)) return *known;
+  const bool is_inside = lanes > points_.begin()->first && lanes < points_.rbegin()->first;
+  if (is_inside || !predictions_.empty() || points_.size() == 1) {
+    return predicted(lanes) * correction(lanes);
   }
-  return from->second.examples_per_s * std::pow(static_cast<double>(lanes) / from->first, exponent);
+  // It neither falls nor scales better than lanes.
+  const bool is_below = lanes < points_.begin()->first;
+  const Place low = is_below ? points_.begin() : std::prev(points_.end(), 2);
+  const Place high = std::next(low), nearest = is_below ? low : high;
+  const double exponent = std::clamp(exponent_between(low, high), 0.0, 1.0);
+  return nearest->second.examples_per_s *
+         std::pow(static_cast<double>(lanes) / nearest->first, exponent);
 }
 
 }  // namespace spillway

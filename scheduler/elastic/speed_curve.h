@@ -7,13 +7,18 @@ namespace spillway {
 
 inline constexpr int kStepsToMeasure = 10;
 
-/// The speed of one job by number of lanes, from 1: measured, or interpolated as a power of the
-/// number of lanes between the nearest measured sizes. A value.
+/// The speed of one job by number of lanes, from 1: measured; or else predicted, and corrected by
+/// the ratio of measured to predicted speed on the nearest measured sizes; without predictions, a
+/// power of the number of lanes. A value.
 class SpeedCurve {
  public:
-  /// `exponent` is used until two sizes are measured; 1: perfect scaling.
+  /// `exponent` is used beyond the predictions, and until two sizes are measured; 1: perfect
+  /// scaling.
   explicit SpeedCurve(double exponent = 1) : exponent_(exponent) {}
 
+  /// Predicts the speed on `lanes` lanes, and on more up to the next size that has a prediction.
+  /// `examples_per_s` is above 0.
+  void predict(int lanes, double examples_per_s);
   /// Records one step; `examples_per_s` is above 0.
   void observe(int lanes, double examples_per_s);
   /// Number of steps observed on `lanes` lanes.
@@ -22,7 +27,7 @@ class SpeedCurve {
   /// moving average (weight 0.1) deviates by more than 10 %, the job has changed, and that average
   /// replaces the value. Nothing if nothing was observed.
   std::optional<double> measured(int lanes) const;
-  /// Examples per second; one per lane without any measurement.
+  /// Examples per second; one per lane without any prediction or measurement.
   double speed(int lanes) const;
 
  private:
@@ -31,9 +36,12 @@ class SpeedCurve {
     int times = 0;
   };
   using Place = std::map<int, Point>::const_iterator;
-  double exponent_between(Place low, Place high) const;
+  static double exponent_between(Place low, Place high);
+  double predicted(int lanes) const;
+  double correction(int lanes) const;
 
-  std::map<int, Point> points_;  // by lanes
+  std::map<int, double> predictions_;  // by lanes
+  std::map<int, Point> points_;        // those that were measured, by lanes
   double exponent_;
 };
 

@@ -94,7 +94,7 @@ LaneDemand Session::Impl::demand(JobId id) const {
           .priority = train.priority,
           .first_step = wants.result.steps,
           .max_steps = train.max_steps,
-          .lane_step_s = wants.planned.summary.compute_s_per_step,
+          .speed = wants.lanes.speed,
           .fixed = wants.lanes.set_by_user || (!allocator && wants.lanes.rules.empty()),
           .rules = wants.lanes.rules};
 }

@@ -237,6 +237,12 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   EngineConfig engine_config() const SPILLWAY_REQUIRES(mutex);
   RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const SPILLWAY_REQUIRES(mutex);
 
+  // session_search.cpp: steps of one trial, simulated
+  EngineConfig present_engine() const SPILLWAY_REQUIRES(mutex);
+  std::optional<StepCost> price(const SessionTrial& trial, const TrialConfig& priced,
+                                const VirtualCosts& costs) const SPILLWAY_REQUIRES(mutex);
+  void predict_speed(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
+
   // session_state.cpp
   std::optional<Shell::Status> status();
   SessionState state(const Shell::Status& status) const SPILLWAY_REQUIRES(mutex);
@@ -246,6 +252,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   const SessionTrial* first_planned() const SPILLWAY_REQUIRES(mutex);
   Contention measure_contention() SPILLWAY_REQUIRES(mutex);
   std::vector<double> measure_op_starts(const SessionTrial& trial) SPILLWAY_REQUIRES(mutex);
+  VirtualCosts known_costs(const SessionTrial* trial) const SPILLWAY_REQUIRES(mutex);
   VirtualCosts measure_costs() SPILLWAY_REQUIRES(mutex);
   RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
                      std::vector<TraceSpan>& spans) const SPILLWAY_REQUIRES(mutex);

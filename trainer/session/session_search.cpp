@@ -10,7 +10,7 @@
 #include "spillway/error.h"
 #include "trainer/session/session_impl.h"
 
-/// Searches of strategies.
+/// Steps of one trial, simulated: searches of strategies, and predictions of speed.
 namespace spillway {
 namespace {
 
@@ -67,6 +67,37 @@ bool is_faster(const PricedStrategy& one, const PricedStrategy& other) {
 
 }  // namespace
 
+/// With the devices that are present.
+EngineConfig Session::Impl::present_engine() const {
+  EngineConfig present = engine_config();
+  for (std::size_t d = 0; d < present.device_budgets.size(); ++d) {
+    if (devices[d].state != DeviceList::State::present) present.device_budgets[d] = 0;
+  }
+  return present;
+}
+
+/// The cost of a step of the trial with this configuration, alone on the devices that are present.
+/// Nothing if it does not fit.
+std::optional<StepCost> Session::Impl::price(const SessionTrial& trial, const TrialConfig& priced,
+                                             const VirtualCosts& costs) const {
+  const auto plan = planner.plan_of(trial, priced);
+  return plan ? step_cost(plan, present_engine(), costs) : std::nullopt;
+}
+
+/// For the allocator `fill`. Contention for cores is left out: all devices are busy, whoever has
+/// them.
+void Session::Impl::predict_speed(SessionTrial& trial) const {
+  const TrainConfig& train = trial.config.train;
+  if (config.sharing != SharingKind::fill || trial.is_evaluation || train.strategy) return;
+  const VirtualCosts costs = known_costs(&trial);
+  TrialConfig priced = priced_trial(trial.config);
+  for (int lanes : useful_lanes(train.reduction_groups, trial.lanes.max)) {
+    priced.train.data_parallel = lanes;
+    const auto cost = price(trial, priced, costs);
+    if (cost) trial.lanes.speed.predict(lanes, 1 / cost->step_s);
+  }
+}
+
 SearchResult Session::search(JobId id, const SearchConfig& config) const {
   if (config.proposals < 1) {
     throw ConfigError("proposals", 0, fmt::format("is {}, must be at least 1", config.proposals));
@@ -90,25 +121,17 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   }
   const int devices = config.devices == 0 ? most_devices : config.devices;
   const VirtualCosts costs = impl.measure_costs();
-  EngineConfig present = impl.engine_config();
-  for (std::size_t d = 0; d < present.device_budgets.size(); ++d) {
-    if (impl.devices[d].state != DeviceList::State::present) present.device_budgets[d] = 0;
-  }
   const TrialConfig priced = priced_trial(trial.config);
-  const auto price = [&](TrialConfig&& variant) SPILLWAY_REQUIRES(impl.mutex) {
-    const auto plan = impl.planner.plan_of(trial, variant);
-    return plan ? step_cost(plan, present, costs) : std::nullopt;
-  };
 
   const SearchSpace space = space_of(trial, budgets, devices);
   StepEstimator estimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
-                          present, costs);
+                          impl.present_engine(), costs);
   SearchResult result = search_strategy(
       space,
       [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {
         TrialConfig variant = priced;
         variant.train.strategy = strategy;
-        return price(std::move(variant));
+        return impl.price(trial, variant, costs);
       },
       config,
       [&](const Strategy& strategy, double most_s) {
@@ -118,7 +141,7 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   for (PricedStrategy& each : lanes) {
     TrialConfig variant = priced;
     variant.train.data_parallel = each.data_parallel;
-    each.cost = price(std::move(variant));
+    each.cost = impl.price(trial, variant, costs);
     if (!is_faster(result.best, each)) result.best = each;
   }
   result.known.insert(result.known.begin(), lanes.begin(), lanes.end());

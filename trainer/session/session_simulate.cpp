@@ -64,24 +64,28 @@ std::vector<double> Session::Impl::measure_op_starts(const SessionTrial& trial) 
   return starts;
 }
 
-VirtualCosts Session::Impl::measure_costs() {
+/// What is known without measuring more than the layers of a trial. Null: of none.
+VirtualCosts Session::Impl::known_costs(const SessionTrial* trial) const {
   VirtualCosts costs{
       .links = LinkTable(config.links),
       .network_bytes_per_s = static_cast<double>(config.hosts.network_bytes_per_s),
       .network_latency_s = config.hosts.network_latency_s,
       .host_workers = num_host_workers(),
   };
-  costs.contention = measure_contention();
-  const SessionTrial* first = first_planned();
-  if (first) {
-    costs.copy_bytes_per_s = first->planned.copy_bytes_per_s;
-    costs.op_start_s = measure_op_starts(*first);
-  }
+  if (trial) costs.copy_bytes_per_s = trial->planned.copy_bytes_per_s;
   for (std::size_t d = 0; d < devices.size(); ++d) {
     costs.link_bytes_per_s.push_back(static_cast<double>(devices[d].link_bytes_per_s));
-    if (!first) continue;
-    costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
+    if (!trial) continue;
+    costs.slowdown.push_back(slowdown_of(planner.device(*trial, d).layers, profiled_times(*trial)));
   }
+  return costs;
+}
+
+VirtualCosts Session::Impl::measure_costs() {
+  const SessionTrial* first = first_planned();
+  VirtualCosts costs = known_costs(first);
+  costs.contention = measure_contention();
+  if (first) costs.op_start_s = measure_op_starts(*first);
   costs.dispatch_latency_s = measure_dispatch_latency();
   const bool has_links = !config.has_gpus() && !config.links.empty();
   const Bytes to_host = config.devices[0].imitate.link_bytes_per_s;

@@ -123,6 +123,7 @@ void Session::Impl::plan(SessionTrial& trial) const {
   summary.costs_measured_unix_s = trial.measured_at.unix_s;
   summary.costs_load = trial.measured_at.load;
   trial.plan = trial.planned.plan;
+  predict_speed(trial);
   trial.flags = kernel_flags(devices.on_gpus());
   trial.job = std::make_unique<TrainingJob>(trial.model, trial.config, trial.plan);
   trial.result = {.name = trial.config.name,

@@ -30,6 +30,7 @@ struct TrialLanes {
   bool set_by_user = false;  ///< by Session::resize()
   std::vector<std::shared_ptr<const Heuristic>> rules;
   std::vector<DeviceId> avoided;  ///< devices that take no lane
+  SpeedCurve speed;               ///< as predicted, for the allocator `fill`
   std::string reason;             ///< for the plan that begins with the next commit
 };
 

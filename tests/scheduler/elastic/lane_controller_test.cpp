@@ -200,6 +200,18 @@ TEST(LaneController, UpdatesFillFromSteps) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 3}, {1, 2, 1}})) << "its steps are long";
 }
 
+TEST(LaneController, FillsByPredictedSpeeds) {
+  Told told("fill");
+  LaneDemand job = demand(kJob);
+  job.speed.predict(1, 1);
+  job.speed.predict(2, 1.01);
+  LaneDemand other = demand(kOther);
+  other.speed.predict(1, 2);
+  told.controller.arrive(job, 0);
+  told.controller.arrive(other, 0);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 1}, {1, 0, 3}})) << "without having tried";
+}
+
 TEST(LaneController, AvoidsAStragglerUntilItLeaves) {
   Told told("none");
   LaneDemand job = scaled(RuleKind::straggler, 4);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 namespace spillway {
 namespace {
@@ -39,6 +40,36 @@ TEST(SpeedCurve, ScalesAtMostLinearlyBelowMeasurements) {
   curve.observe(2, 10);
   curve.observe(4, 80);
   EXPECT_NEAR(curve.speed(1), 5, 1e-9);
+}
+
+TEST(SpeedCurve, PredictsUntilItIsMeasured) {
+  SpeedCurve curve;
+  curve.predict(1, 10);
+  curve.predict(2, 16);
+  curve.predict(4, 20);
+  EXPECT_DOUBLE_EQ(curve.speed(1), 10);
+  EXPECT_DOUBLE_EQ(curve.speed(2), 16);
+  EXPECT_DOUBLE_EQ(curve.speed(3), 16) << "a third lane is of no use";
+  EXPECT_DOUBLE_EQ(curve.speed(8), 40) << "nothing is known of more than four";
+  EXPECT_FALSE(curve.measured(2));
+  curve.observe(2, 8);
+  EXPECT_DOUBLE_EQ(curve.speed(2), 8);
+  EXPECT_DOUBLE_EQ(curve.speed(1), 5) << "half as fast as predicted";
+  EXPECT_DOUBLE_EQ(curve.speed(4), 10);
+}
+
+TEST(SpeedCurve, CorrectsPredictionsBetweenMeasurements) {
+  SpeedCurve curve;
+  for (const auto& [lanes, speed] : std::map<int, double>{{1, 10}, {2, 16}, {4, 20}, {8, 24}}) {
+    curve.predict(lanes, speed);
+  }
+  curve.observe(1, 10);
+  curve.observe(4, 5);
+  EXPECT_DOUBLE_EQ(curve.speed(2), 8)
+      << "half as fast as predicted, between the same and a quarter";
+  EXPECT_DOUBLE_EQ(curve.speed(8), 6) << "a quarter";
+  curve.observe(8, 5);
+  EXPECT_DOUBLE_EQ(curve.speed(4), 5) << "measurements remain";
 }
 
 TEST(SpeedCurve, IgnoresNoise) {
