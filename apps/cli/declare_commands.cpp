@@ -93,10 +93,10 @@ void declare_join(CLI::App& app, Command& chosen) {
   add_overrides(command, options->overrides);
   command.footer(
       R"(Host 0 is 'spillway train' with hosts.size and hosts.endpoint; it begins once all hosts have
-joined. Further hosts can join while others train. The joining host gets the configuration from
-host 0 and trains its part of each step. Host 0 writes the outputs; if it is lost, another host
-takes its place. The data must have the same path here, output_dir must be in a folder that all
-hosts share, and devices may differ.
+joined. With hosts.start_size=1 instead of hosts.size it begins alone. Further hosts can join while
+others train. The joining host gets the configuration from host 0 and trains its part of each step.
+Host 0 writes the outputs; if it is lost, another host takes its place. The data must have the same
+path here, output_dir must be in a folder that all hosts share, and devices may differ.
 
 Examples:
   spillway train gpt.yaml hosts.size=2 hosts.endpoint=10.0.0.1:29400 hosts.token_file=token

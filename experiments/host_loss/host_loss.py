@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Hosts that are killed, frozen, leave or join while others train; prints Markdown tables.
 
-Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N], BIN: folder of the programs.
+Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N] [--timed N] [--jobs N]
+BIN: folder of the programs.
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -222,55 +224,75 @@ def delays(done):
     return how, noticed[0] - sent_s, after[0] - sent_s - step_s
 
 
+def run_of(seed, program, cases, expected):
+    """Run number `seed` and its trial, for people. `done` is nothing if the run has failed."""
+    draw = random.Random(seed)
+    name = draw.choice(list(cases))
+    is_sharded = draw.random() < 0.5
+    shown = f"{name}, sharded" if is_sharded else name
+    try:
+        done = run(program, cases[name], draw, is_sharded)
+        require_no_other_loss(done, is_sharded)
+    except spillway_run.Failed as failed:
+        print(f"run {seed}, {shown}, has failed: {failed}", file=sys.stderr)
+        return types.SimpleNamespace(shown=shown, is_sharded=is_sharded, done=None, is_equal=False)
+    joins = ("one joins, " if done.has_joined else
+             "one asks to join, " if done.asked_to_join else "")
+    is_equal = done.weights == expected[name]
+    print(f"run {seed}, {shown}: {joins}{[(victim, how) for victim, _, how in done.losses]}"
+          f"{'' if is_equal else ': differs'}", file=sys.stderr)
+    return types.SimpleNamespace(shown=shown, is_sharded=is_sharded, done=done, is_equal=is_equal)
+
+
+def require_no_other_loss(done, is_sharded):
+    """No host is lost that nobody disturbed. Where hosts meet again, they change their numbers."""
+    meet_again = (is_sharded or done.asked_to_join or
+                  any(how == FIRST for _, _, how in done.losses))
+    heard = {event["host"] for event in done.events.events
+             if event["event"] == "lost" and "host" in event}
+    if not meet_again and heard - {victim for victim, _, _ in done.losses}:
+        raise spillway_run.Failed(f"a host was lost that nobody disturbed: {heard}")
+
+
 def main():
     parser = spillway_run.parser("three runs")
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--timed", type=int, default=200,
+                        help="the first of them, one at a time: their times count")
+    parser.add_argument("--jobs", type=int, default=3, help="the others, so many at a time")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     cases = configs(arguments)
     expected = {name: host_processes.weights_of(host_processes.train(program, config, 1))
                 for name, config in cases.items()}
-    rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, equal, redone, joined
+    rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, joined, redone, equal
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
-    for seed in range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs)):
-        draw = random.Random(seed)
-        name = draw.choice(list(cases))
-        is_sharded = draw.random() < 0.5
-        shown = f"{name}, sharded" if is_sharded else name
-        try:
-            done = run(program, cases[name], draw, is_sharded)
-        except spillway_run.Failed as failed:
-            raise spillway_run.Failed(f"run {seed}, {shown}: {failed}") from failed
-        joins = ("one joins, " if done.has_joined else
-                 "one asks to join, " if done.asked_to_join else "")
-        print(f"run {seed}, {shown}: {joins}{[(victim, how) for victim, _, how in done.losses]}",
-              file=sys.stderr)
-        row = rows[shown]
+    seeds = range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs))
+    outcomes = [run_of(seed, program, cases, expected) for seed in seeds[:arguments.timed]]
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        outcomes += pool.map(lambda seed: run_of(seed, program, cases, expected),
+                             seeds[arguments.timed:])
+    for number, outcome in enumerate(outcomes):
+        row = rows[outcome.shown]
         row[0] += 1
-        row[1] += len(done.losses)
-        row[2] += done.weights == expected[name]
-        heard = {event["host"] for event in done.events.events
-                 if event["event"] == "lost" and "host" in event}
-        # Hosts then have other numbers than at the start.
-        meet_again = (is_sharded or done.asked_to_join or
-                      any(how == FIRST for _, _, how in done.losses))
-        if not meet_again and heard - {victim for victim, _, _ in done.losses}:
-            raise spillway_run.Failed(f"run {seed}: a host was lost that nobody disturbed: {heard}")
-        row[3] += len(done.events.times("redone"))
-        row[4] += done.has_joined
-        if delay := delays(done):
+        row[4] += outcome.is_equal
+        if not outcome.done:
+            continue
+        row[1] += len(outcome.done.losses)
+        row[2] += outcome.done.has_joined
+        row[3] += len(outcome.done.events.times("redone"))
+        delay = delays(outcome.done) if number < arguments.timed else None
+        if delay:
             how, noticed_s, commit_s = delay
-            how = f"{how}; sharded" if is_sharded else how
+            how = f"{how}; sharded" if outcome.is_sharded else how
             if noticed_s is not None:
                 noticed[how].append(1e3 * noticed_s)
             commits[how].append(1e3 * commit_s)
-        if done.weights != expected[name]:
-            print(f"run {seed} differs", file=sys.stderr)
     tables.print_head(["trial", "runs", "hosts lost", "hosts joined", "steps repeated",
                        "runs with equal weights"])
-    for name, (runs, lost, equal, redone, joined) in sorted(rows.items()):
-        tables.print_row([name, *map(str, (runs, lost, joined, redone, equal))])
+    for name, row in sorted(rows.items()):
+        tables.print_row([name, *map(str, row)])
     other = {**cases["gpt"], "train": {**cases["gpt"]["train"], "virtual_nodes": 4,
                                        "reduction_groups": 4}}
     other = host_processes.weights_of(host_processes.train(program, other, 1))
@@ -283,7 +305,7 @@ def main():
             tables.print_row([how, str(len(commits[how])),
                               tables.spread(noticed[how], 0) if noticed[how] else "",
                               tables.spread(commits[how], 0)])
-    if other == expected["gpt"] or any(equal != runs for runs, _, equal, _, _ in rows.values()):
+    if other == expected["gpt"] or not all(outcome.is_equal for outcome in outcomes):
         sys.exit(1)
 
 

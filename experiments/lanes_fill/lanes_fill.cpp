@@ -34,13 +34,15 @@ ElasticJob job_of(int most_lanes, double unit_s, int steps) {
 }
 
 /// As a session does it.
-void predict(ElasticJob& job, const EngineConfig& engine, const VirtualCosts& costs) {
-  for (const auto& plan : job.plans) {
-    JobPlan priced = *plan;
+SpeedCurve speed_of(const ElasticJob& job, const EngineConfig& engine, const VirtualCosts& costs) {
+  const auto step_s = [&](int lanes) -> std::optional<double> {
+    JobPlan priced = *job.plans[at(lanes - 1)];
     priced.max_steps = kPricedSteps;
     const auto cost = step_cost(std::make_shared<JobPlan>(priced), engine, costs);
-    if (cost) job.speed.predict(plan->strategy.tracks, 1 / cost->step_s);
-  }
+    return cost ? std::optional(cost->step_s) : std::nullopt;
+  };
+  const auto most = std::min(job.plans.size(), engine.device_budgets.size());
+  return predicted_speed(kVirtualNodes, static_cast<int>(most), step_s);
 }
 
 SharedOutcome run_on(int num_devices, std::vector<ElasticJob> jobs, bool predicts,
@@ -54,7 +56,7 @@ SharedOutcome run_on(int num_devices, std::vector<ElasticJob> jobs, bool predict
   const VirtualCosts costs{.copy_bytes_per_s = rate, .copy_latency_s = 0, .admission_s = 0};
   for (ElasticJob& job : jobs) {
     if (predicts) {
-      predict(job, engine, costs);
+      job.speed = speed_of(job, engine, costs);
     } else {
       job.speed.predict(1, 1 / job.plans[0]->step_s);
     }
@@ -67,7 +69,7 @@ std::vector<ElasticJob> equal_jobs(int most_lanes, const Setting& setting) {
   return std::vector<ElasticJob>(kJobs, job_of(most_lanes, 1, setting.steps));
 }
 
-/// Two that more lanes make faster, and two that do not compute longer than they copy.
+/// Two whose speed compute limits, so that more lanes make them faster, and two that copies limit.
 std::vector<ElasticJob> different_jobs(const Setting& setting) {
   const ElasticJob computes = job_of(kVirtualNodes, 1, setting.steps),
                    copies = job_of(kVirtualNodes, setting.copy_s, 4 * setting.steps);
@@ -127,8 +129,8 @@ int main(int argc, char** argv) {
   std::printf("\n## A copy of a shard's weights takes 0.5 s, half of a unit\n\n");
   print_table({.copy_s = 0.5, .steps = steps});
   for (const int length : {steps, steps / 4}) {
-    std::printf("\n## Two jobs of %d steps that compute, two of %d that copies limit\n\n", length,
-                4 * length);
+    std::printf("\n## Two jobs of %d steps that compute limits, two of %d that copies limit\n\n",
+                length, 4 * length);
     print_different({.copy_s = 0.25, .steps = length});
   }
   return 0;

@@ -125,7 +125,7 @@ class Session {
   /// hosts shard the state of trials (HostsConfig::state), host 0 first saves it after one of the
   /// next steps; a second call does not wait for that.
   void stop();
-  /// Ends one trial after its running ops; if several hosts train it, all trials, as stop(). Its
+  /// Ends one trial after its running ops; if other hosts train it, too, all trials, as stop(). Its
   /// state is saved if it has checkpoints. These four functions have no effect on a trial that has
   /// ended, and throw Error for an unknown one.
   void stop(JobId trial);

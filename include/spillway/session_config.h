@@ -48,13 +48,15 @@ inline constexpr std::size_t kMaxHistory = 65'536;
 /// in the same order. With a token, hosts prove that they have it, and what they send is encrypted:
 /// whoever else reaches their addresses can stop the training, but not read or change it.
 struct HostsConfig {
-  int size = 1;          ///< number of hosts; 1: this host is alone
+  int size = 1;          ///< number of hosts
   int number = 0;        ///< of this host, below `size`
   std::string endpoint;  ///< HOST:PORT where host 0 listens; empty: the session can only plan
   /// Of this host, at which others reach it; empty: the one from which it reaches the endpoint.
   std::string address;
-  int start_size = 0;  ///< fewest hosts that begin once the time limit is over; 0: all
-  int min_size = 1;    ///< fewest hosts that go on when others are lost
+  /// Fewest hosts that begin once the time limit is over; 0: all. With size 1: this host begins
+  /// alone, and others can join if it has an endpoint and a run_folder.
+  int start_size = 0;
+  int min_size = 1;  ///< fewest hosts that go on when others are lost
   /// Seconds to wait for another host: at the start, at submit(), at the end, for a sign of life.
   double timeout_s = 300;
   /// Of a host in each direction, for plans and simulations.
@@ -80,7 +82,8 @@ struct HostsConfig {
   /// Where hosts 1, 2, ... listen if those before them are lost before all have met: see
   /// without_host_0(). Set by Session::next_hosts().
   std::vector<std::string> successors;
-  bool several() const { return size > 1; }  ///< whether there are other hosts
+  /// Whether there are other hosts, or may be later.
+  bool several() const { return size > 1 || start_size > 0; }
   /// How hosts that meet again do so if the new host 0 is lost before they train (HostLost).
   /// Nothing: they cannot.
   std::optional<HostsConfig> without_host_0() const;

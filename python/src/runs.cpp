@@ -7,6 +7,7 @@
 
 #include "python/src/module.h"
 #include "runs/config/config.h"
+#include "runs/control/join_training.h"
 #include "runs/control/open_training.h"
 #include "runs/control/recorder.h"
 #include "runs/control/train_run.h"
@@ -89,29 +90,39 @@ class Training {
   Recorder recorder_;
 };
 
-/// Trains the run that `open` opens, without the GIL, unless all its trials have ended. Returns its
-/// folder.
+/// Trains the run that `open` opens, without the GIL, unless all its trials have ended. Goes on
+/// when hosts meet again. Returns its folder.
 template <typename Open>
-std::string train_opened(nb::object tell, const Open& open) {
+std::string train_opened(const nb::object& tell, const Open& open) {
   std::ostringstream notes;
   OpenTraining training = [&] {
     const nb::gil_scoped_release released;
     return open(notes);
   }();
-  if (training.run) Training(*training.run, training.folder, std::move(tell), notes).train();
+  while (training.run) {
+    Training(*training.run, training.folder, tell, notes).train();
+    const std::optional<HostsConfig> hosts = training.run->session->next_hosts();
+    if (!hosts) break;
+    const nb::gil_scoped_release released;
+    notes << next_host_text(*hosts);
+    std::vector<Trial> all = std::move(training.run->all);
+    training.run.reset();  // its session ends
+    for (Trial& trial : all) trial.config.session.hosts = *hosts;
+    training.run = resume_run(std::move(all), {}, training.folder, resources(), {}, notes);
+  }
   return training.folder.path();
 }
 
 std::string train(const std::string& config_file, const std::vector<std::string>& overrides,
-                  bool overwrite, nb::object tell) {
-  return train_opened(std::move(tell), [&](std::ostream& notes) {
+                  bool overwrite, const nb::object& tell) {
+  return train_opened(tell, [&](std::ostream& notes) {
     return open_training({config_file, overrides, overwrite}, resources(), notes);
   });
 }
 
 std::string resume(const std::string& path, const std::vector<std::string>& overrides,
-                   nb::object tell) {
-  return train_opened(std::move(tell), [&](std::ostream& notes) {
+                   const nb::object& tell) {
+  return train_opened(tell, [&](std::ostream& notes) {
     OpenTraining training{.folder = OutputFolder(path), .run = {}};
     require_begun(training.folder);
     training.run = reopen_training(training.folder, overrides, {}, resources(), notes);

@@ -224,7 +224,8 @@ void visit_hosts(Config& hosts, Visitor& v) {
   }
   v.field("start_size", hosts.start_size, IntRange{.min = 0, .max = 1024},
           "Fewest hosts with which training begins if others have not come after `timeout_s`; 0: "
-          "all must come.");
+          "all must come. With `size: 1` and `start_size: 1`, one host begins, and others can join "
+          "it at `endpoint`.");
   v.field("min_size", hosts.min_size, IntRange{.min = 1, .max = 1024},
           "Fewest hosts that go on when others are lost. With fewer, training ends, and can be "
           "resumed.");

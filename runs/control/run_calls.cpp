@@ -49,8 +49,9 @@ std::string RunCalls::answer(const Json& request) {
   const bool adds_work = call == "add" || call == "set" || call == "clone" || call == "extend";
   if (adds_work && trials_.front().config.session.hosts.several()) {
     throw Error(
-        "a run on several hosts cannot be changed while it trains; stop it, and start all hosts "
-        "again with the change");
+        "trials cannot be added or changed with several hosts or hosts.start_size; stop the run, "
+        "and "
+        "start all hosts again with the change");
   }
   if (call == "add") return answer_add(values);
   if (call != "set" && call != "clone") return answer_call(request);

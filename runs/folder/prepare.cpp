@@ -276,6 +276,10 @@ SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
   config.hosts.invitation = invitation_of(any.config);
   if (any.config.checkpoint.keep > 0) {
     config.hosts.run_folder = OutputFolder(any.config.output_dir).path();
+  } else if (config.hosts.size == 1) {
+    throw ConfigError("hosts.start_size", 0,
+                      "lets others join, which needs checkpoints; set it to 0, or checkpoint.keep "
+                      "to 1 or more");
   }
   return config;
 }

@@ -45,8 +45,9 @@ class Allocator {
 ///             pending. Source: VirtualFlow, elastic weighted fair sharing
 ///   fill      no job waits: every job has a lane, and if there are fewer devices than jobs, their
 ///             units take turns. Each further lane goes to the job where it reduces the sum of
-///             priority * remaining time most, by Contender::speed. Lanes stay as they are while
-///             that sum is within 5 % of the minimum and no device idles.
+///             priority * remaining time most, by Contender::speed; one that reduces nothing stays
+///             free. Lanes stay as they are while that sum is within 5 % of the minimum and no
+///             device idles.
 std::shared_ptr<const Allocator> make_allocator(SharingKind kind);
 /// Null for a name that is not among kAllocatorNames.
 std::shared_ptr<const Allocator> make_allocator(std::string_view name);

@@ -22,6 +22,20 @@ std::vector<int> useful_lanes(int groups, int most) {
   return sizes;
 }
 
+SpeedCurve predicted_speed(int groups, int most,
+                           const std::function<std::optional<double>(int lanes)>& step_s) {
+  SpeedCurve speed;
+  std::optional<double> known_s;
+  for (const int lanes : useful_lanes(groups, most)) {
+    const auto priced_s = step_s(lanes);
+    if (!priced_s) return speed;
+    known_s = priced_s;
+    speed.predict(lanes, 1 / *known_s);
+  }
+  if (known_s) speed.predict(most, 1 / *known_s);
+  return speed;
+}
+
 Autoscaler::Autoscaler(std::vector<std::shared_ptr<const Heuristic>> rules, std::vector<int> sizes,
                        int lanes)
     : rules_(std::move(rules)) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <boost/container/flat_map.hpp>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,12 @@ namespace spillway {
 /// The numbers of lanes up to `most` that make the largest lane smaller: 1, 2, 3, 4, 8 for 8
 /// groups, because with 5 lanes one still has two groups, as with 4.
 std::vector<int> useful_lanes(int groups, int most);
+
+/// Predicts the speed of a job with so many groups on 1 to `most` lanes. `step_s`: seconds of its
+/// step on a useful number of lanes, called in ascending order; nothing: the job cannot have so
+/// many.
+SpeedCurve predicted_speed(int groups, int most,
+                           const std::function<std::optional<double>(int lanes)>& step_s);
 
 /// Records the speed of one job by number of lanes and evaluates its rules after every step. Pure:
 /// the same observations give the same decisions, under a real or a virtual clock. It keeps every

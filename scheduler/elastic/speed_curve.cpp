@@ -43,42 +43,49 @@ double SpeedCurve::exponent_between(Place low, Place high) {
 }
 
 double SpeedCurve::predicted(int lanes) const {
+  if (predictions_.empty()) return std::pow(lanes, exponent_);
   const auto above = predictions_.upper_bound(lanes);
-  if (above == predictions_.begin()) return std::pow(lanes, exponent_);
-  const auto& [size, speed] = *std::prev(above);
-  if (above != predictions_.end()) return speed;
+  if (above != predictions_.begin() && above != predictions_.end()) return std::prev(above)->second;
+  const auto& [size, speed] = above == predictions_.begin() ? *above : *std::prev(above);
   return speed * std::pow(static_cast<double>(lanes) / size, exponent_);
 }
 
-/// Measured over predicted speed on `lanes` lanes, which were not measured: a power of the number
-/// of lanes between measured sizes, and that of the nearest one beyond them.
-double SpeedCurve::correction(int lanes) const {
-  const auto of = [this](Place place) {
-    return place->second.examples_per_s / predicted(place->first);
-  };
-  const auto high = points_.lower_bound(lanes);
-  if (high == points_.begin()) return of(high);
-  const auto low = std::prev(high);
-  if (high == points_.end()) return of(low);
-  const double share = std::log(static_cast<double>(lanes) / low->first) /
-                       std::log(static_cast<double>(high->first) / low->first);
-  return of(low) * std::pow(of(high) / of(low), share);
+/// The measured speed of another size, as the prediction says how it changes from there.
+double SpeedCurve::carried(Place from, int lanes) const {
+  return from->second.examples_per_s * (predicted(lanes) / predicted(from->first));
 }
 
-double SpeedCurve::speed(int lanes) const {
-  if (points_.empty()) return predicted(lanes);
-  if (const auto known = measured(lanes)) return *known;
-  const bool is_inside = lanes > points_.begin()->first && lanes < points_.rbegin()->first;
-  if (is_inside || !predictions_.empty() || points_.size() == 1) {
-    return predicted(lanes) * correction(lanes);
-  }
-  // It neither falls nor scales better than lanes.
+/// Above or below all measured sizes, it neither falls nor scales better than lanes.
+double SpeedCurve::extrapolated(int lanes) const {
   const bool is_below = lanes < points_.begin()->first;
   const Place low = is_below ? points_.begin() : std::prev(points_.end(), 2);
   const Place high = std::next(low), nearest = is_below ? low : high;
   const double exponent = std::clamp(exponent_between(low, high), 0.0, 1.0);
   return nearest->second.examples_per_s *
          std::pow(static_cast<double>(lanes) / nearest->first, exponent);
+}
+
+/// Whether the prediction says that its last lane is of no use.
+bool SpeedCurve::is_as_one_less(int lanes) const {
+  return !predictions_.empty() && lanes > 1 && predicted(lanes) == predicted(lanes - 1);
+}
+
+double SpeedCurve::speed(int lanes) const {
+  while (!points_.contains(lanes) && is_as_one_less(lanes)) --lanes;
+  if (points_.empty()) return predicted(lanes);
+  if (const auto known = measured(lanes)) return *known;
+  const auto high = points_.lower_bound(lanes);
+  const bool is_outside = high == points_.begin() || high == points_.end();
+  const bool is_predicted = !predictions_.empty() && lanes <= predictions_.rbegin()->first;
+  if (is_outside && !is_predicted && points_.size() > 1) return extrapolated(lanes);
+  if (high == points_.begin()) return carried(high, lanes);
+  const auto low = std::prev(high);
+  if (high == points_.end()) return carried(low, lanes);
+  // Between them, the ratio of measured to predicted speed is a power of the number of lanes.
+  const double share = std::log(static_cast<double>(lanes) / low->first) /
+                       std::log(static_cast<double>(high->first) / low->first);
+  const double from_low = carried(low, lanes);
+  return from_low * std::pow(carried(high, lanes) / from_low, share);
 }
 
 }  // namespace spillway

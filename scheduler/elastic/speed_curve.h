@@ -12,7 +12,7 @@ inline constexpr int kStepsToMeasure = 10;
 /// power of the number of lanes. A value.
 class SpeedCurve {
  public:
-  /// `exponent` is used beyond the predictions, and until two sizes are measured; 1: perfect
+  /// `exponent` is used where nothing is predicted, until two sizes are measured; 1: perfect
   /// scaling.
   explicit SpeedCurve(double exponent = 1) : exponent_(exponent) {}
 
@@ -38,7 +38,9 @@ class SpeedCurve {
   using Place = std::map<int, Point>::const_iterator;
   static double exponent_between(Place low, Place high);
   double predicted(int lanes) const;
-  double correction(int lanes) const;
+  double carried(Place from, int lanes) const;
+  double extrapolated(int lanes) const;
+  bool is_as_one_less(int lanes) const;
 
   std::map<int, double> predictions_;  // by lanes
   std::map<int, Point> points_;        // those that were measured, by lanes

@@ -38,7 +38,7 @@ int groups_of_host(const TrainConfig& train, const HostTeam& team) {
 }
 
 void require_endpoint(const HostsConfig& hosts) {
-  if (!hosts.several() || !hosts.endpoint.empty()) return;
+  if (hosts.size == 1 || !hosts.endpoint.empty()) return;
   throw ConfigError("hosts.endpoint", 0,
                     fmt::format("is missing, but there are {} hosts; set it to HOST:PORT, where "
                                 "host 0 listens",

@@ -25,7 +25,7 @@ std::vector<int> groups_of_hosts(const TrainConfig& train, const HostTeam& team)
 /// Those of this host.
 int groups_of_host(const TrainConfig& train, const HostTeam& team);
 
-/// Throws ConfigError (`hosts.endpoint`) if there are several hosts that cannot meet.
+/// Throws ConfigError (`hosts.endpoint`) if there are several hosts, which cannot meet without it.
 void require_endpoint(const HostsConfig& hosts);
 
 }  // namespace spillway

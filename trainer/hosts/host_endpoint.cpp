@@ -49,9 +49,9 @@ Endpoint checked_endpoint(const HostsConfig& config) {
   ConfigCheck check;
   check.require(endpoint.has_value(), "hosts.endpoint",
                 fmt::format("is '{}', must be HOST:PORT, where host 0 listens", config.endpoint));
-  check.require(
-      config.start_size <= config.size, "hosts.start_size",
-      fmt::format("is {}, must be at most hosts.size, {}", config.start_size, config.size));
+  check.require(config.start_size <= config.size, "hosts.start_size",
+                fmt::format("is {}, must be at most hosts.size, {}; lower it, or raise hosts.size",
+                            config.start_size, config.size));
   check.require(config.start_size == 0 || config.start_size >= config.min_size, "hosts.start_size",
                 fmt::format("is {}, must be at least hosts.min_size, {}", config.start_size,
                             config.min_size));

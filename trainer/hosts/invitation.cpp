@@ -58,7 +58,7 @@ std::string invitation_at(const HostsConfig& config) {
       if (Clock::now() < end) return;
       throw Error(
           fmt::format("{} is no endpoint of host 0, or host 0 does not invite others; "
-                      "start it with hosts.size and hosts.endpoint",
+                      "start it with hosts.endpoint, and hosts.size or hosts.start_size",
                       config.endpoint));
     });
   });

@@ -57,23 +57,23 @@ DeviceList open_devices(const SessionConfig& config) {
                   fmt::format("is {}, must be from 0 to {}: below hosts.size", config.hosts.number,
                               config.hosts.size - 1));
     check.require(!config.early_terminate, "sweep.early_terminate",
-                  "cannot be used on several hosts; leave it out");
+                  "cannot be used with several hosts or hosts.start_size; leave it out");
     check.require(config.sharing == SharingKind::none, "scheduling.sharing",
-                  "must be none on several hosts");
+                  "must be none with several hosts or hosts.start_size");
     check.run([&] { require_backend(config.hosts, config.has_gpus()); });
   }
   check.finish();
   return std::move(*devices);
 }
 
-/// Null for one that is alone, or only plans. Fewer hosts may come than `config` has.
+/// Null for one that stays alone, or only plans. Fewer hosts may come than `config` has.
 std::unique_ptr<Hosts> meet_hosts(SessionConfig& config) {
   if (!config.hosts.several() || config.hosts.endpoint.empty()) return nullptr;
   std::optional<int> gpu;
   if (config.has_gpus()) gpu = config.devices.front().index;
   auto hosts = std::make_unique<Hosts>(config.hosts, gpu);
   config.hosts = hosts->config();
-  return config.hosts.several() ? std::move(hosts) : nullptr;
+  return hosts;
 }
 
 /// Including the lists.

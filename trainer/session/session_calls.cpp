@@ -42,9 +42,7 @@ void Session::stop(JobId id) {
   } else {
     impl.end(id, TrialPhase::stopped, "");
   }
-  if (stopped.exchange >= 0) {
-    impl.leave_hosts(fmt::format("trial {} was stopped", stopped.config.name));
-  }
+  impl.leave_others(stopped, "was stopped");
 }
 
 void Session::pause(JobId id) {

@@ -128,9 +128,8 @@ void Session::Impl::on_ended(JobId id, JobEnd job_end, const std::string& reason
     const bool is_left = job_end == JobEnd::stopped && ended.exchange >= 0;
     end(id, phase_of(job_end), is_left ? hosts->problem() : reason);
   }
-  const bool fails_here_alone = ended.exchange >= 0 && !ended.job->failed_to_commit();
-  if (job_end == JobEnd::failed && fails_here_alone) {
-    leave_hosts(fmt::format("trial {} has failed: {}", ended.config.name, reason));
+  if (job_end == JobEnd::failed && !ended.job->failed_to_commit()) {
+    leave_others(ended, fmt::format("has failed: {}", reason));
   }
   rest_if_all_do();
   go_on_after_saving();

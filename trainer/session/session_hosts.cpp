@@ -60,8 +60,8 @@ void Session::Impl::require_trial_of_hosts(const TrialConfig& trial) const {
   ConfigCheck check;
   check.require(trial.until == 0 || config.hosts.state == HostStateKind::replicated, "until",
                 "cannot be used with hosts.state: sharded; leave it out");
-  const std::string on_hosts =
-      fmt::format("cannot be used on {} hosts; leave it out", config.hosts.size);
+  const char* const on_hosts =
+      "cannot be used with several hosts or hosts.start_size; leave it out";
   check.require(!train.strategy, "train.strategy", on_hosts);
   check.require(train.lane_groups.empty(), "train.lane_groups", on_hosts);
   check.require(train.autoscale.empty(), "train.autoscale", on_hosts);
@@ -152,7 +152,13 @@ void Session::Impl::leave_hosts(const std::string& why) {
   hosts->leave(why);
 }
 
-/// Whether the trial is in the run, has not ended, and several hosts train it.
+/// The trial has ended on this host, and the others cannot go on with it. `what`: "was stopped".
+void Session::Impl::leave_others(const SessionTrial& trial, const std::string& what) {
+  if (trial.exchange < 0 || hosts->present().size() == 1) return;
+  leave_hosts(fmt::format("trial {} {}", trial.config.name, what));
+}
+
+/// Whether the trial is in the run, has not ended, and hosts train it together.
 bool Session::Impl::trains_on_hosts(JobId id) const {
   return is_in_run(id) && trial(id).exchange >= 0 && !trial(id).ended();
 }
@@ -352,14 +358,14 @@ void Session::Impl::fail_on_hosts(JobId id, const std::string& reason) {
   const SessionTrial& trial = trial_of_run(id);
   if (trial.exchange < 0 || trial.job->failed_to_commit()) return;
   serving->fail(id, reason);
-  leave_hosts(fmt::format("trial {} has failed: {}", trial.config.name, reason));
+  leave_others(trial, fmt::format("has failed: {}", reason));
 }
 
 /// Throws Error if several hosts train the trial, which would then get different ones.
 void Session::Impl::require_alone(const SessionTrial& trial, const char* what) {
   if (trial.exchange < 0) return;
-  throw Error(
-      fmt::format("trial {} trains on several hosts and cannot be {}", trial.config.name, what));
+  throw Error(fmt::format("hosts train trial {} together, or others may join; it cannot be {}",
+                          trial.config.name, what));
 }
 
 /// Whether all that hosts began together has come to the same end on all, so that they part in
@@ -383,7 +389,7 @@ void Session::announce_trials(const std::vector<std::string>& client_ids) {
 }
 
 std::vector<std::string> Session::announced_trials() const {
-  if (!impl_->hosts) throw Error("hosts.size is 1; set hosts.size and hosts.endpoint");
+  if (!impl_->hosts) throw Error("this session trains alone; set hosts.size and hosts.endpoint");
   return nlohmann::json::parse(impl_->hosts->hear("trials", 0)).get<std::vector<std::string>>();
 }
 

@@ -181,6 +181,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void take_over() SPILLWAY_REQUIRES(mutex);
   void renew_if_interrupted() SPILLWAY_REQUIRES(mutex);
   void leave_hosts(const std::string& why);
+  void leave_others(const SessionTrial& trial, const std::string& what);
   void fail_on_hosts(JobId id, const std::string& reason);
   template <typename Work>
   auto or_fail_on_hosts(JobId id, const Work& work);
@@ -278,7 +279,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   const std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;
-  const std::unique_ptr<Hosts> hosts;                     ///< null: this host is alone
+  const std::unique_ptr<Hosts> hosts;                     ///< null: it stays alone, or only plans
   int num_exchanges SPILLWAY_GUARDED_BY(submitting) = 0;  ///< trials that hosts began together
   /// The round for which all trials that hosts train together have to rest; 0: none.
   std::int64_t round SPILLWAY_GUARDED_BY(mutex) = 0;

@@ -76,26 +76,35 @@ EngineConfig Session::Impl::present_engine() const {
   return present;
 }
 
-/// The cost of a step of the trial with this configuration, alone on the devices that are present.
-/// Nothing if it does not fit.
+/// The cost of a step of the trial, had it this configuration, alone on the devices that are
+/// present. Nothing if it does not fit.
 std::optional<StepCost> Session::Impl::price(const SessionTrial& trial, const TrialConfig& priced,
                                              const VirtualCosts& costs) const {
   const auto plan = planner.plan_of(trial, priced);
   return plan ? step_cost(plan, present_engine(), costs) : std::nullopt;
 }
 
-/// For the allocator `fill`. Contention for cores is left out: all devices are busy, whoever has
-/// them.
+/// For the allocator `fill`. Leaves out contention for cores, which slows all trials alike. One
+/// that is too large to be simulated in a moment is measured instead, while it trains.
 void Session::Impl::predict_speed(SessionTrial& trial) const {
+  constexpr double kMostOps = 2e4;  // of a step: about a second for eight sizes
   const TrainConfig& train = trial.config.train;
-  if (config.sharing != SharingKind::fill || trial.is_evaluation || train.strategy) return;
+  const double compute_s = trial.planned.summary.compute_s_per_step;
+  if (compute_s > 0) trial.lanes.speed.predict(1, 1 / compute_s);
+  const auto& program = trial.plan->programs[kStepAfterStep.index()];
+  const bool is_small = program && static_cast<double>(program->ops.size()) < kMostOps;
+  if (config.sharing != SharingKind::fill || train.strategy || !is_small) return;
   const VirtualCosts costs = known_costs(&trial);
   TrialConfig priced = priced_trial(trial.config);
-  for (int lanes : useful_lanes(train.reduction_groups, trial.lanes.max)) {
-    priced.train.data_parallel = lanes;
-    const auto cost = price(trial, priced, costs);
-    if (cost) trial.lanes.speed.predict(lanes, 1 / cost->step_s);
-  }
+  trial.lanes.speed = predicted_speed(
+      train.reduction_groups, trial.lanes.max,
+      [&](int lanes) SPILLWAY_REQUIRES(mutex) -> std::optional<double> {
+        priced.train.data_parallel = lanes;
+        const bool is_given = std::ssize(train.lane_groups) == lanes;
+        priced.train.lane_groups = is_given ? train.lane_groups : std::vector<int>();
+        const auto cost = price(trial, priced, costs);
+        return cost ? std::optional(cost->step_s) : std::nullopt;
+      });
 }
 
 SearchResult Session::search(JobId id, const SearchConfig& config) const {
@@ -104,9 +113,8 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   }
   Impl& impl = *impl_;
   if (impl.config.hosts.several()) {
-    throw ConfigError("hosts.size", 0,
-                      fmt::format("is {}, but a strategy is of one host; leave hosts out",
-                                  impl.config.hosts.size));
+    throw ConfigError("train.strategy", 0,
+                      "cannot be used with several hosts or hosts.start_size; leave hosts out");
   }
   const MutexLock lock(impl.mutex);
   const SessionTrial& trial = impl.known_trial(id);

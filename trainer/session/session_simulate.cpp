@@ -64,7 +64,7 @@ std::vector<double> Session::Impl::measure_op_starts(const SessionTrial& trial) 
   return starts;
 }
 
-/// What is known without measuring more than the layers of a trial. Null: of none.
+/// Those that need no measurement besides that of the trial's layers. Null: those of all trials.
 VirtualCosts Session::Impl::known_costs(const SessionTrial* trial) const {
   VirtualCosts costs{
       .links = LinkTable(config.links),

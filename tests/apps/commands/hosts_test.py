@@ -6,11 +6,13 @@ import json
 import pathlib
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from hosts_case import FAST, GPT, LONG, ONE_FAILS, PROGRAM, TEXT, TWO_SMALL, Hosts  # noqa: E402
+from hosts_case import (FAST, GPT, LONG, LONGER, ONE_FAILS, PROGRAM, TEXT,  # noqa: E402
+                        TWO_SMALL, Hosts)
 from small_run import free_endpoint, wait_for  # noqa: E402
 
 
@@ -51,6 +53,12 @@ class Starts(Hosts):
                  for rank in range(2)]
         self.assertEqual(self.results(hosts), self.alone(GPT))
 
+    def test_alone_by_torchrun(self):
+        host = self.start("train", self.write(GPT), "--json", f"output_dir={self.folder / 'run'}",
+                          "hosts.start_size=1", WORLD_SIZE="1", RANK="0", MASTER_ADDR="127.0.0.1",
+                          MASTER_PORT="29400")
+        self.assertEqual(self.results([host]), self.alone(GPT))
+
     def test_by_srun(self):
         endpoint, path = free_endpoint(), self.write(GPT)
         hosts = [self.start("train", path, "--json", f"output_dir={self.folder / 'run'}",
@@ -81,7 +89,7 @@ class Plans(Hosts):
     def test_find_no_strategies(self):
         log = self.logs_of_failed([self.start(
             "plan", self.write(GPT), "hosts.size=2", "--search", self.folder / "strategy.yaml")])[0]
-        self.assertIn("hosts.size: is 2, but a strategy is of one host", log)
+        self.assertIn("train.strategy: cannot be used with several hosts", log)
 
     def test_are_of_known_hosts(self):
         for overrides in (["hosts.size=2", "hosts.number=2"], ["hosts.size=0"]):
@@ -193,10 +201,9 @@ class Failures(Hosts):
         self.assertEqual(self.results([report]), expected)
 
     def test_hosts_join_while_others_train(self):
-        config = {**LONG, "train": {**LONG["train"], "max_steps": 160}}
-        expected = self.alone(config, FAST)
+        expected = self.alone(LONGER, FAST)
         token = self.token("token")
-        first, join = self.begin_to_invite(config, 2, token)
+        first, join = self.begin_to_invite(LONGER, 2, token)
         hosts = [first]
         for joined in range(5):
             hosts.append(self.start(*join, token))
@@ -206,6 +213,35 @@ class Failures(Hosts):
         self.assertIn("train.reduction_groups allows no more", log)
         hosts.pop(1).kill()
         self.assertEqual(self.results(hosts), expected)
+
+    def test_hosts_join_one_that_began_alone(self):
+        self.join_one_that_began_alone()
+
+    def test_a_host_that_is_left_alone_can_be_joined(self):
+        expected = self.alone(LONGER, FAST)
+        hosts = self.begin(LONGER, 2, own=[[], ["--json"]])
+        self.wait_for_steps(hosts)
+        hosts[0].kill()
+        line = next(line for line in hosts[1].stderr if "hosts meet again at " in line)
+        endpoint = line.split("hosts meet again at ")[1].split(";")[0]
+        joined = self.start("join", endpoint, FAST)
+        self.assertEqual(self.results([hosts[1], joined]), expected)
+
+    def test_what_hosts_cannot_share_is_refused_where_others_may_join(self):
+        [log] = self.logs_of_failed(
+            self.begin(GPT, 1, "hosts.start_size=1", "scheduling.sharing=fill"))
+        self.assertIn("scheduling.sharing: must be none with several hosts", log)
+        [log] = self.logs_of_failed(self.begin(GPT, 1, "hosts.start_size=1", "checkpoint.keep=0"))
+        self.assertIn("hosts.start_size: lets others join, which needs checkpoints", log)
+
+    def test_one_trial_of_a_host_that_others_may_join_can_be_stopped(self):
+        sweep = {"parameters": {"train.learning_rate": {"values": [1e-3, 1e-4]}}}
+        [host] = self.begin({**LONG, "sweep": sweep}, 1, "hosts.start_size=1")
+        self.wait_for_steps([host])
+        subprocess.run([PROGRAM, "stop", self.folder / "run", "learning_rate=0.001"], check=True)
+        [(code, out, log)] = self.end([host])
+        states = {trial["name"]: trial["state"] for trial in json.loads(out)["trials"]}
+        self.assertEqual(states, {"learning_rate=0.001": "stopped", "learning_rate=0.0001": "done"}, log)
 
     def test_a_host_that_dies_while_it_joins_is_left_out(self):
         expected = self.alone(LONG, FAST)

@@ -190,6 +190,9 @@ class Failures(Hosts):
         self.assertGreater(min(self.steps("run", "resumed")), 2)
         self.assertEqual(self.results(hosts), expected)
 
+    def test_hosts_join_one_that_began_alone(self):
+        self.join_one_that_began_alone(SHARDED)
+
     def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
         """Also while a checkpoint is written, which then fails."""
         expected = self.alone(LONG, FAST)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -51,6 +52,25 @@ TEST(UsefulLanes, ShrinkTheLargestLane) {
   EXPECT_EQ(useful_lanes(8, 5), (std::vector<int>{1, 2, 3, 4}));
   EXPECT_EQ(useful_lanes(3, 9), (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(useful_lanes(1, 4), (std::vector<int>{1}));
+}
+
+TEST(PredictedSpeed, AsksForUsefulLanesAlone) {
+  std::vector<int> asked;
+  const auto step_s = [&](int lanes) -> std::optional<double> {
+    asked.push_back(lanes);
+    return 1.0 / lanes;
+  };
+  const SpeedCurve curve = predicted_speed(8, 6, step_s);
+  EXPECT_EQ(asked, (std::vector<int>{1, 2, 3, 4}));
+  EXPECT_EQ(curve.speed(4), 4);
+  EXPECT_EQ(curve.speed(6), 4) << "one lane still has two groups";
+}
+
+TEST(PredictedSpeed, EndsWhereThereIsNoPlan) {
+  const auto step_s = [](int lanes) { return lanes < 3 ? std::optional(1.0) : std::nullopt; };
+  const SpeedCurve curve = predicted_speed(8, 8, step_s);
+  EXPECT_EQ(curve.speed(2), 1);
+  EXPECT_EQ(curve.speed(4), 2) << "more devices may come";
 }
 
 TEST(Autoscaler, FindsTheSameSizeFromAnyStart) {

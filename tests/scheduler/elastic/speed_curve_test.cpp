@@ -68,8 +68,23 @@ TEST(SpeedCurve, CorrectsPredictionsBetweenMeasurements) {
   EXPECT_DOUBLE_EQ(curve.speed(2), 8)
       << "half as fast as predicted, between the same and a quarter";
   EXPECT_DOUBLE_EQ(curve.speed(8), 6) << "a quarter";
-  curve.observe(8, 5);
-  EXPECT_DOUBLE_EQ(curve.speed(4), 5) << "measurements remain";
+  EXPECT_DOUBLE_EQ(curve.speed(16), 5) << "not predicted, and four were slower than one";
+}
+
+TEST(SpeedCurve, GivesAUselessLaneNoSpeed) {
+  SpeedCurve curve;
+  curve.predict(1, 10);
+  curve.predict(4, 37);
+  curve.predict(7, 37);
+  curve.predict(8, 70);
+  for (const double measured : {0.3, 0.7, 1.1}) {
+    curve.observe(4, measured * 37);
+    EXPECT_EQ(curve.speed(5), curve.speed(4));
+    EXPECT_EQ(curve.speed(7), curve.speed(4)) << "to the last bit";
+    EXPECT_GT(curve.speed(8), curve.speed(7));
+  }
+  curve.observe(8, 70);
+  EXPECT_EQ(curve.speed(6), curve.speed(4)) << "also between measured sizes";
 }
 
 TEST(SpeedCurve, IgnoresNoise) {

@@ -26,6 +26,7 @@ ONE_FAILS = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 
 LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
         "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
         "checkpoint": {"every_steps": 1000}}
+LONGER = {**LONG, "train": {**LONG["train"], "max_steps": 160}}
 
 
 class Hosts(unittest.TestCase):
@@ -128,3 +129,17 @@ class Hosts(unittest.TestCase):
                            f"output_dir={self.folder / 'run'}", f"hosts.endpoint={endpoint}",
                            *overrides)
         return first, ["join", endpoint, FAST]
+
+    def join_one_that_began_alone(self, *overrides):
+        """Two hosts, one after the other; then the first of them is killed."""
+        expected = self.alone(LONGER, FAST)
+        first, join = self.begin_to_invite(LONGER, 1, "hosts.start_size=1", *overrides)
+        hosts = [first]
+        self.wait_for_steps(hosts)
+        for joined in (1, 2):
+            hosts.append(self.start(*join))
+            wait_for(first, lambda: self.events().count('"event":"resumed"') == joined)
+            self.wait_for_steps(hosts)
+        hosts.pop(1).kill()
+        self.assertEqual(self.results(hosts), expected)
+        self.assertGreater(min(self.steps("run", "resumed")), 2)  # no step was lost
