@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -121,6 +122,26 @@ class RunsTest(unittest.TestCase):
             before = bytes_read()
             again()
             self.assertLess((bytes_read() - before) / path.stat().st_size, 2)
+
+    def test_goes_on_when_a_host_joins(self):
+        long = config(self.folder, max_steps=LONG)
+        expected = hashes(sp.train(long, output_dir=f"{self.folder}/whole", progress=False))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+        joined = []
+
+        def join():
+            self._wait_for_steps(3)
+            joined.append(command("join", endpoint))
+
+        thread = threading.Thread(target=join)
+        thread.start()
+        run = sp.train(long, {"hosts.start_size": 1, "hosts.endpoint": endpoint}, progress=False)
+        thread.join()
+        self.assertEqual([end.returncode for end in joined], [0], joined)
+        self.assertEqual(hashes(run), expected)
+        events = pathlib.Path(self.folder, "run/events.jsonl").read_text(encoding="utf-8")
+        self.assertIn('"event":"resumed"', events)
 
     def test_refuses_what_it_cannot_train(self):
         with self.assertRaises(sp.ConfigError) as raised:

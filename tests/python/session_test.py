@@ -133,7 +133,7 @@ class SessionTest(unittest.TestCase):
                 sp.Session("64MiB", links=links)
 
     def test_searches_for_a_strategy(self):
-        devices = [{"memory": "64MiB", "imitate": {"link": "4MiB/s"}} for _ in range(2)]
+        devices = [{"memory": "64MiB", "imitate": {"link": "1MiB/s"}} for _ in range(2)]
         values = {"batch_size": 16, "virtual_nodes": 4, "learning_rate": 0.01, "max_steps": STEPS}
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "found.yaml"

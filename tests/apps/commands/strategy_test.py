@@ -123,7 +123,7 @@ class StrategyTest(unittest.TestCase):
     def test_finds_devices_for_each_trial(self):
         # Both pairs of devices are far from each other.
         islands = ("links=[{between: [0, 1], rate: 400MB/s}, {between: [2, 3], rate: 400MB/s}, "
-                   "{between: [0, 1, 2, 3], rate: 400kB/s, shared: true}]")
+                   "{between: [0, 1, 2, 3], rate: 40kB/s, shared: true}]")
         two_trials = "sweep={parameters: {train.learning_rate: {values: [1e-3, 2e-3]}}}"
         file = self.folder / "found.yaml"
         found = json.loads(finish(
