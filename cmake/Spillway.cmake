@@ -108,6 +108,9 @@ function(spillway_test_properties name)
   endif()
   set_tests_properties(${name} PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT} ENVIRONMENT "${environment}")
+  if("slow" IN_LIST ARG_LABELS)  # they begin first, so that no core waits for the last of them
+    set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
 endfunction()
 
 # spillway_test(name SOURCES... DEPENDS... [LABELS ...] [OWN_KERNELS]): a GoogleTest program as one
