@@ -50,8 +50,7 @@ std::string RunCalls::answer(const Json& request) {
   if (adds_work && trials_.front().config.session.hosts.several()) {
     throw Error(
         "trials cannot be added or changed with several hosts or hosts.start_size; stop the run, "
-        "and "
-        "start all hosts again with the change");
+        "and start all hosts again with the change");
   }
   if (call == "add") return answer_add(values);
   if (call != "set" && call != "clone") return answer_call(request);
