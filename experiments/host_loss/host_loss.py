@@ -8,6 +8,7 @@ BIN: folder of the programs.
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -269,10 +270,10 @@ def main():
     rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, joined, redone, equal
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
     seeds = range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs))
-    outcomes = [run_of(seed, program, cases, expected) for seed in seeds[:arguments.timed]]
+    run_one = functools.partial(run_of, program=program, cases=cases, expected=expected)
+    outcomes = [run_one(seed) for seed in seeds[:arguments.timed]]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        outcomes += pool.map(lambda seed: run_of(seed, program, cases, expected),
-                             seeds[arguments.timed:])
+        outcomes += pool.map(run_one, seeds[arguments.timed:])
     for number, outcome in enumerate(outcomes):
         row = rows[outcome.shown]
         row[0] += 1

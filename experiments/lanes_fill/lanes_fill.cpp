@@ -69,7 +69,7 @@ std::vector<ElasticJob> equal_jobs(int most_lanes, const Setting& setting) {
   return std::vector<ElasticJob>(kJobs, job_of(most_lanes, 1, setting.steps));
 }
 
-/// Two whose speed compute limits, so that more lanes make them faster, and two that copies limit.
+/// Two limited by compute, which more lanes make faster, and two limited by copies.
 std::vector<ElasticJob> different_jobs(const Setting& setting) {
   const ElasticJob computes = job_of(kVirtualNodes, 1, setting.steps),
                    copies = job_of(kVirtualNodes, setting.copy_s, 4 * setting.steps);
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
   std::printf("\n## A copy of a shard's weights takes 0.5 s, half of a unit\n\n");
   print_table({.copy_s = 0.5, .steps = steps});
   for (const int length : {steps, steps / 4}) {
-    std::printf("\n## Two jobs of %d steps that compute limits, two of %d that copies limit\n\n",
+    std::printf("\n## Two jobs of %d steps limited by compute, two of %d limited by copies\n\n",
                 length, 4 * length);
     print_different({.copy_s = 0.25, .steps = length});
   }

@@ -25,14 +25,13 @@ std::vector<int> useful_lanes(int groups, int most) {
 SpeedCurve predicted_speed(int groups, int most,
                            const std::function<std::optional<double>(int lanes)>& step_s) {
   SpeedCurve speed;
-  std::optional<double> known_s;
-  for (const int lanes : useful_lanes(groups, most)) {
+  const std::vector<int> sizes = useful_lanes(groups, most);
+  for (const int lanes : sizes) {
     const auto priced_s = step_s(lanes);
     if (!priced_s) return speed;
-    known_s = priced_s;
-    speed.predict(lanes, 1 / *known_s);
+    speed.predict(lanes, 1 / *priced_s);
   }
-  if (known_s) speed.predict(most, 1 / *known_s);
+  speed.predict(most, speed.speed(sizes.back()));
   return speed;
 }
 

@@ -65,13 +65,13 @@ double SpeedCurve::extrapolated(int lanes) const {
          std::pow(static_cast<double>(lanes) / nearest->first, exponent);
 }
 
-/// Whether the prediction says that its last lane is of no use.
-bool SpeedCurve::is_as_one_less(int lanes) const {
+/// Whether one lane less is predicted to be as fast.
+bool SpeedCurve::last_lane_is_useless(int lanes) const {
   return !predictions_.empty() && lanes > 1 && predicted(lanes) == predicted(lanes - 1);
 }
 
 double SpeedCurve::speed(int lanes) const {
-  while (!points_.contains(lanes) && is_as_one_less(lanes)) --lanes;
+  while (!points_.contains(lanes) && last_lane_is_useless(lanes)) --lanes;
   if (points_.empty()) return predicted(lanes);
   if (const auto known = measured(lanes)) return *known;
   const auto high = points_.lower_bound(lanes);

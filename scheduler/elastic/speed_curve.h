@@ -40,7 +40,7 @@ class SpeedCurve {
   double predicted(int lanes) const;
   double carried(Place from, int lanes) const;
   double extrapolated(int lanes) const;
-  bool is_as_one_less(int lanes) const;
+  bool last_lane_is_useless(int lanes) const;
 
   std::map<int, double> predictions_;  // by lanes
   std::map<int, Point> points_;        // those that were measured, by lanes

@@ -25,7 +25,11 @@ std::vector<int> groups_of_hosts(const TrainConfig& train, const HostTeam& team)
 /// Those of this host.
 int groups_of_host(const TrainConfig& train, const HostTeam& team);
 
-/// Throws ConfigError (`hosts.endpoint`) if there are several hosts, which cannot meet without it.
+/// Throws ConfigError (`hosts.endpoint`) if there are several hosts and no endpoint.
 void require_endpoint(const HostsConfig& hosts);
+
+/// What a ConfigError says of a field that HostsConfig::several() rules out.
+inline constexpr const char* kNotWithHosts =
+    "cannot be used with several hosts or hosts.start_size; leave it out";
 
 }  // namespace spillway

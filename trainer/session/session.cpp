@@ -9,6 +9,7 @@
 #include "core/base/config_check.h"
 #include "spilling/tiers/home_store.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/host_groups.h"
 #include "trainer/hosts/host_backend.h"
 #include "trainer/session/session_impl.h"
 #include "trainer/torch/counting_allocator.h"
@@ -56,8 +57,7 @@ DeviceList open_devices(const SessionConfig& config) {
                   "hosts.number",
                   fmt::format("is {}, must be from 0 to {}: below hosts.size", config.hosts.number,
                               config.hosts.size - 1));
-    check.require(!config.early_terminate, "sweep.early_terminate",
-                  "cannot be used with several hosts or hosts.start_size; leave it out");
+    check.require(!config.early_terminate, "sweep.early_terminate", kNotWithHosts);
     check.require(config.sharing == SharingKind::none, "scheduling.sharing",
                   "must be none with several hosts or hosts.start_size");
     check.run([&] { require_backend(config.hosts, config.has_gpus()); });

@@ -60,11 +60,9 @@ void Session::Impl::require_trial_of_hosts(const TrialConfig& trial) const {
   ConfigCheck check;
   check.require(trial.until == 0 || config.hosts.state == HostStateKind::replicated, "until",
                 "cannot be used with hosts.state: sharded; leave it out");
-  const char* const on_hosts =
-      "cannot be used with several hosts or hosts.start_size; leave it out";
-  check.require(!train.strategy, "train.strategy", on_hosts);
-  check.require(train.lane_groups.empty(), "train.lane_groups", on_hosts);
-  check.require(train.autoscale.empty(), "train.autoscale", on_hosts);
+  check.require(!train.strategy, "train.strategy", kNotWithHosts);
+  check.require(train.lane_groups.empty(), "train.lane_groups", kNotWithHosts);
+  check.require(train.autoscale.empty(), "train.autoscale", kNotWithHosts);
   check.require(
       train.reduction_groups >= config.hosts.size, "train.reduction_groups",
       fmt::format("is {}, but each of the {} hosts takes at least one; use fewer hosts, or "

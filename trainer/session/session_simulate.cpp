@@ -64,7 +64,8 @@ std::vector<double> Session::Impl::measure_op_starts(const SessionTrial& trial) 
   return starts;
 }
 
-/// Those that need no measurement besides that of the trial's layers. Null: those of all trials.
+/// The costs that are known once the trial's layers are measured. Null: without those that depend
+/// on a trial.
 VirtualCosts Session::Impl::known_costs(const SessionTrial* trial) const {
   VirtualCosts costs{
       .links = LinkTable(config.links),
