@@ -31,12 +31,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRound(20);
 
-double thread_cpu_s() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 double clock_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 /// Calls of `work` per second of `now_s` on this thread, measured for kRound.
@@ -81,6 +75,12 @@ double measure_copy(Bytes link_bytes_per_s) {
 }
 
 }  // namespace
+
+double thread_cpu_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 double expected(std::vector<double> values) {
   values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4));

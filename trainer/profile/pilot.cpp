@@ -17,6 +17,7 @@
 #include "spillway/ids.h"
 #include "trainer/compute/run_on.h"
 #include "trainer/profile/copy_rates.h"
+#include "trainer/profile/dispatch_latency.h"
 #include "trainer/profile/estimate.h"
 #include "trainer/profile/pilot_layer.h"
 #include "trainer/torch/counting_allocator.h"
@@ -206,7 +207,9 @@ double time_op_start(const std::vector<PilotLayers>& layers, const Pilot::Device
   std::vector<double> whole_s, in_ops_s;
   const auto round = [&] {
     pass();  // fills the caches
-    whole_s.push_back(seconds_of(pass));
+    const double begin_s = thread_cpu_s();  // slowed devices sleep in proportion to this time
+    pass();
+    whole_s.push_back(thread_cpu_s() - begin_s);
     in_ops_s.push_back(passes_in_ops(layers, devices));
   };
   const std::size_t ops = 2 * layers[0].size();
@@ -414,6 +417,17 @@ double Pilot::measure_op_start(const std::string& kind, const Devices& devices,
   cache_.add_op_start(key, seconds, measurement.end());
   cache_.save();
   return seconds;
+}
+
+double Pilot::measure_dispatch_latency() {
+  if (!dispatch_latency_s_) dispatch_latency_s_ = spillway::measure_dispatch_latency();
+  return *dispatch_latency_s_;
+}
+
+double Pilot::measure_link_delay(Bytes link_bytes_per_s, int computing) {
+  const auto [delay, is_new] = link_delays_s_.try_emplace({link_bytes_per_s, computing});
+  if (is_new) delay->second = spillway::measure_link_delay(link_bytes_per_s, computing);
+  return delay->second;
 }
 
 double Pilot::known_contention(int threads, const std::string& work,

@@ -4,12 +4,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/device.h"
 #include "core/spec/profile.h"
 #include "spillway/model.h"
+#include "spillway/units.h"
 #include "trainer/profile/host_rates.h"
 #include "trainer/profile/profile_cache.h"
 
@@ -46,6 +49,10 @@ class Pilot {
   /// slowly after a sleep, in which others use their caches: seconds, the mean over some layers of
   /// the model, while all these devices of one kind compute. Measured unless it is known.
   double measure_op_start(const std::string& kind, const Devices& devices, const Model& model);
+  /// See trainer/profile/dispatch_latency.h. Measured once.
+  double measure_dispatch_latency();
+  /// See trainer/profile/host_rates.h. Measured once for the same arguments.
+  double measure_link_delay(Bytes link_bytes_per_s, int computing);
   /// Estimates costs from shapes without running layers (trainer/profile/estimate.h).
   Profile estimate(const ModelSpec& model);
   /// CPU contention of products, likewise.
@@ -60,6 +67,9 @@ class Pilot {
                           const std::function<std::function<void()>()>& make_work);
 
   ProfileCache cache_;
+  // Not in the file: they depend on what else runs now.
+  std::optional<double> dispatch_latency_s_;
+  std::map<std::pair<Bytes, int>, double> link_delays_s_;
 };
 
 }  // namespace spillway

@@ -6,8 +6,6 @@
 
 #include "scheduler/simulation/controlled_shell.h"
 #include "scheduler/simulation/shortened_run.h"
-#include "trainer/profile/dispatch_latency.h"
-#include "trainer/profile/host_rates.h"
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
@@ -87,12 +85,12 @@ VirtualCosts Session::Impl::measure_costs() {
   VirtualCosts costs = known_costs(first);
   costs.contention = measure_contention();
   if (first) costs.op_start_s = measure_op_starts(*first);
-  costs.dispatch_latency_s = measure_dispatch_latency();
+  costs.dispatch_latency_s = pilot.measure_dispatch_latency();
   const bool has_links = !config.has_gpus() && !config.links.empty();
   const Bytes to_host = config.devices[0].imitate.link_bytes_per_s;
   costs.copy_latency_s =
-      measure_link_delay(to_host == 0 && has_links ? config.links[0].bytes_per_s : to_host,
-                         static_cast<int>(devices.budgets().size()));
+      pilot.measure_link_delay(to_host == 0 && has_links ? config.links[0].bytes_per_s : to_host,
+                               static_cast<int>(devices.budgets().size()));
   return costs;
 }
 

@@ -139,7 +139,7 @@ TEST(Pilot, KeepsWhatAnOpOfASlowedDeviceTakesBesidesItsLayers) {
   const TemporaryFolder folder;
   const auto file = folder / "pilot.json";
   const auto model = make_gpt(tiny_gpt(), 2);
-  const auto device = make_cpu_device("cpu", 8_MiB, {.slowdown = 50});
+  const auto device = make_cpu_device("cpu", 8_MiB, {.slowdown = 8});
   const auto quiet = [] { return 0.0; };
   const auto start = [&](const std::string& kind, const Pilot::Devices& devices) {
     return Pilot(file, quiet).measure_op_start(kind, devices, *model);
@@ -148,7 +148,7 @@ TEST(Pilot, KeepsWhatAnOpOfASlowedDeviceTakesBesidesItsLayers) {
   EXPECT_GT(measured, 1e-9) << "what it says of no time at all";
   EXPECT_EQ(start("slow", {device.get()}), measured);
   EXPECT_NE(start("other", {device.get()}), measured);
-  const auto second = make_cpu_device("second", 8_MiB, {.slowdown = 50});
+  const auto second = make_cpu_device("second", 8_MiB, {.slowdown = 8});
   EXPECT_NE(start("slow", {device.get(), second.get()}), measured);
 }
 

@@ -150,6 +150,9 @@ TEST(Strategies, AreFoundAndKeepTheBits) {
   for (const PricedStrategy& known : found.known) {
     EXPECT_LE(found.best.cost->step_s, known.cost->step_s) << known.name;
   }
+  const SearchResult again = session.search(id, {.proposals = 60});  // costs are measured once
+  EXPECT_EQ(again.simulated, found.simulated);
+  EXPECT_EQ(again.best.cost->step_s, found.best.cost->step_s);
   EXPECT_EQ(thrown<ConfigError>([&] { session.search(id, {.proposals = 0}); }).field, "proposals");
   EXPECT_EQ(thrown<ConfigError>([&] { session.search(id, {.devices = 3}); }).field, "devices");
   for (const PricedStrategy& known : session.search(id, {.proposals = 1, .devices = 1}).known) {
