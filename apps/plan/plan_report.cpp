@@ -62,6 +62,13 @@ std::string lanes_text(const TrialPlan& plan) {
   return text;
 }
 
+bool has_rows(const std::vector<PlacedLayers>& placement) {
+  return std::ranges::any_of(placement, [](const PlacedLayers& placed) {
+    return std::ranges::any_of(
+        placed.letters, [](const std::string& letter) { return letter.find('A') != letter.npos; });
+  });
+}
+
 /// What each track computes of the stages of a strategy.
 std::string placement_text(const TrialPlan& plan) {
   const std::vector<PlacedLayers> placement = placed_layers(plan);
@@ -72,6 +79,7 @@ std::string placement_text(const TrialPlan& plan) {
   for (std::size_t t = 0; t < placement.front().letters.size(); ++t)
     text += fmt::format("  {:>2}", t);
   text += "   S: part of the batch, P: part of the pieces, O: the whole";
+  if (has_rows(placement)) text += ", A: part of the rows";
   for (const auto& [layers, letters] : placement) {
     text += fmt::format("\n    {:{}}", layers, width);
     for (const std::string& letter : letters)

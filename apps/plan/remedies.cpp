@@ -149,8 +149,7 @@ class Changes {
         config.cnn.pieces != CnnPieces{} || config.rnn.pieces != RnnPieces{}) {
       return;
     }
-    Overrides divided = with_pieces(config, kMost);
-    if (!divided.empty()) changes_.push_back(std::move(divided));
+    for (Overrides& divided : with_pieces(config, kMost)) changes_.push_back(std::move(divided));
   }
 
   void fewer_checkpoints() {

@@ -64,16 +64,17 @@ RunToSearch planned_to_search(PlanInput input, std::optional<std::size_t> only =
 std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedRun& run,
                                           std::size_t trial, const SearchConfig& config) {
   std::vector<SearchedPieces> found;
-  for (const std::int64_t pieces : {1, 2, 4, 8}) {
-    SearchedPieces searched{.overrides = with_pieces(run.config(), pieces)};
-    if (searched.overrides.empty()) return {};
+  const auto search = [&](const std::vector<std::string>& overrides) {
     PlanInput divided = input;
-    for (const std::string& each : searched.overrides) divided.overrides.push_back(each);
+    for (const std::string& each : overrides) divided.overrides.push_back(each);
     const PlannedRun other = planned_to_search(divided, trial).run;
-    if (other.rows.front().misfit) continue;
-    searched.least_budget = other.rows.front().plan.smallest_budget_bytes;
-    searched.best = other.session->search(JobId(0), config).best;
-    found.push_back(std::move(searched));
+    if (other.rows.front().misfit) return;
+    found.push_back({.overrides = overrides,
+                     .least_budget = other.rows.front().plan.smallest_budget_bytes,
+                     .best = other.session->search(JobId(0), config).best});
+  };
+  for (const std::int64_t pieces : {1, 2, 4, 8}) {
+    for (const auto& overrides : with_pieces(run.config(), pieces)) search(overrides);
   }
   return found;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "spillway/error.h"
 
@@ -60,6 +61,15 @@ std::vector<int> ModelSpec::consumers(int edge) const {
   return found;
 }
 
+bool ModelSpec::are_all_pieces(const std::vector<int>& numbers) const {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const LayerSpec& layer = layers[static_cast<std::size_t>(numbers[i])];
+    if (layer.piece != static_cast<int>(i)) return false;
+    if (layer.pieces != static_cast<int>(numbers.size())) return false;
+  }
+  return true;
+}
+
 int ModelSpec::num_uses(int param) const {
   return static_cast<int>(std::ranges::count_if(
       layers, [&](const LayerSpec& l) { return std::ranges::count(l.params, param) > 0; }));
@@ -93,38 +103,17 @@ bool is_in_samples(const ModelSpec& model, const IndexRange& range) {
   });
 }
 
-bool is_divided(const ModelSpec& model, const std::vector<int>& layers) {
-  return std::ranges::any_of(
-      layers, [&](int l) { return model.layers[static_cast<std::size_t>(l)].pieces > 1; });
-}
-
-/// Whether the pieces of a divided layer are beside each other, in order.
-bool is_next_piece(const ModelSpec& model, std::size_t l) {
-  const LayerSpec& layer = model.layers[l];
-  const bool is_last = layer.piece + 1 == layer.pieces;
-  if (layer.piece < 0 || layer.piece >= layer.pieces) return false;
-  if (layer.piece > 0 && (l == 0 || model.layers[l - 1].piece + 1 != layer.piece)) return false;
-  return is_last || (l + 1 < model.layers.size() && model.layers[l + 1].pieces == layer.pieces &&
-                     model.layers[l + 1].piece == layer.piece + 1);
-}
-
 bool agrees_with_pieces(const ModelSpec& model, const EdgeSpec& edge,
                         const std::vector<int>& readers) {
-  const auto is_piece_of = [&](int layer, int number, int pieces) {
-    const LayerSpec& spec = model.layers[static_cast<std::size_t>(layer)];
-    return spec.piece == number && spec.pieces == pieces;
-  };
   if (edge.makers > 1) {
-    const LayerSpec& first = model.layers[static_cast<std::size_t>(edge.producer)];
-    if (first.piece != 0 || first.pieces != edge.makers || readers.size() != 1) return false;
+    std::vector<int> makers(static_cast<std::size_t>(edge.makers));
+    std::iota(makers.begin(), makers.end(), edge.producer);
+    if (!model.are_all_pieces(makers) || readers.size() != 1) return false;
     if (edge.tensor.dtype != DType::f32) return false;
   }
-  if (!edge.differentiable || !is_divided(model, readers)) return edge.reading_pieces == 1;
-  if (static_cast<int>(readers.size()) != edge.reading_pieces) return false;
-  for (int i = 0; i < edge.reading_pieces; ++i) {
-    if (!is_piece_of(readers[static_cast<std::size_t>(i)], i, edge.reading_pieces)) return false;
-  }
-  return true;
+  if (edge.reading_pieces == 1) return true;
+  return edge.differentiable && static_cast<int>(readers.size()) == edge.reading_pieces &&
+         model.are_all_pieces(readers);
 }
 
 void validate_metrics(const ModelSpec& model) {
@@ -166,7 +155,8 @@ void ModelSpec::validate() const {
       require(edges[static_cast<std::size_t>(e)].is_made_by(static_cast<int>(l)), layer,
               "is not the producer of its output edge");
     }
-    require(is_next_piece(*this, l), layer, "is a piece, but not beside the others");
+    require(layer.piece >= 0 && layer.piece < layer.pieces, layer,
+            "has a number that is none of its pieces");
   }
   for (std::size_t e = 0; e < edges.size(); ++e) {
     if (edges[e].producer < 0) continue;

@@ -78,7 +78,7 @@ class Events:
         now_s = time.monotonic()
         for line in text[:whole].splitlines():
             event = json.loads(line)
-            if event["event"] == "step" and self.times("resumed"):
+            if event["event"] == "step" and self.has_restarted():
                 self.resumed_s = self.resumed_s or now_s
             self.events.append(event)
             if "time_s" in event:  # it was written before it was seen
@@ -88,7 +88,10 @@ class Events:
     def go_on_since(self, number):
         """Whether another host has taken over and made a step since the log had so many events."""
         kinds = [event["event"] for event in self.events[number:]]
-        return "resumed" in kinds and "step" in kinds[kinds.index("resumed"):]
+        return "restart" in kinds and "step" in kinds[kinds.index("restart"):]
+
+    def has_restarted(self):
+        return any(event["event"] == "restart" for event in self.events)
 
     def times(self, kind):
         return [event["time_s"] for event in self.events if event["event"] == kind]

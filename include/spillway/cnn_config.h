@@ -60,6 +60,9 @@ struct CnnLayerConfig {
 /// Into how many pieces the layers of a convolutional network are divided; 0: automatic.
 struct CnnPieces {
   std::int64_t channels = 1;  ///< of a convolution, by output channels, and of a linear layer
+  /// Of convolutions, poolings and sums, by rows of their pictures; then no convolution is divided
+  /// by channels.
+  std::int64_t height = 1;
   bool operator==(const CnnPieces&) const = default;
 };
 

@@ -116,8 +116,9 @@ struct ParamSpec {
 /// ModelSpec. Inputs are edges of any earlier layers, so a model is any graph whose layers have one
 /// output each.
 ///
-/// A large layer may be divided into pieces: consecutive layers that read the same edges. Either
-/// each makes an edge of its own, or all make terms of one, whose value is their sum.
+/// A large layer may be divided into pieces: consecutive layers whose names begin with that of the
+/// whole layer and "/". A piece is one layer or several. Pieces make edges of their own, or all
+/// make terms of one, whose value is their sum.
 struct LayerSpec {
   std::string name;         ///< "h.0.attn"
   std::string kind;         ///< "attention"; layers of equal kind and equal shapes have equal costs
@@ -127,7 +128,7 @@ struct LayerSpec {
   /// For estimates: of the forward of one virtual node. Negative: derived from the shapes.
   double forward_flops = -1;
   double saved_elements = -1;  ///< that backward needs, output included; negative: derived
-  int piece = 0;               ///< number among the pieces of the divided layer
+  int piece = 0;               ///< number of its piece of the divided layer
   int pieces = 1;              ///< 1: not divided
   /// The number by which its random draws are keyed; negative: its position. Pieces must not change
   /// the draws of the layers behind them.
@@ -145,8 +146,8 @@ struct EdgeSpec {
   /// Number of layers that make it. Above 1, these are pieces, from `producer` on; it is the sum of
   /// their terms, by the tree of core/base/fold.h, and one layer reads it.
   int makers = 1;
-  /// Number of pieces that read it, if it has a gradient; 1 for other readers. Above 1, no other
-  /// layer reads it, and its gradient is the sum over the pieces, by the same tree.
+  /// Above 1: it has a gradient, and all pieces of one layer read it, one layer each, and nothing
+  /// else; its gradient is the sum over the pieces, by the same tree.
   int reading_pieces = 1;
   bool keeps_type = false;  ///< it stays f32, whatever TrainConfig::dtype says
 
@@ -185,13 +186,15 @@ struct ModelSpec {
   std::int64_t num_parameters() const;
   /// Layers that read edge `edge`, ascending.
   std::vector<int> consumers(int edge) const;
+  /// Whether these layers are one for each piece of one divided layer, in order.
+  bool are_all_pieces(const std::vector<int>& numbers) const;
   /// The sums of all metrics together.
   int num_metric_sums() const;
   /// Number of layers that name parameter `param`.
   int num_uses(int param) const;
   /// Throws Error unless every id is in range; every edge is produced before it is read, and is
-  /// read; each layer has one output; a loss layer is at the end; pieces are consecutive and agree
-  /// with their edges; every running statistic has its type, is not trained and belongs to one
+  /// read; each layer has one output; a loss layer is at the end; pieces agree with the edges that
+  /// are sums over them; every running statistic has its type, is not trained and belongs to one
   /// layer; all indices lie in the samples; each metric has a name of its own.
   void validate() const;
 };

@@ -29,7 +29,8 @@ struct TrialPlan {
   bool loads_ahead = false;         ///< whether this budget is large enough
   std::vector<std::string> shards;  ///< first and last layer of each: "embed - h.1.mlp"
   /// With a strategy, by shard, then by track: S, a part of the reduction groups; P, a part of the
-  /// pieces; SP, both; O, the whole; empty, nothing. Otherwise empty.
+  /// pieces; A, of the pieces by rows; SP and SA, both; O, the whole; empty, nothing. Otherwise
+  /// empty.
   std::vector<std::vector<std::string>> placement;
   Bytes home_weights_bytes = 0;  ///< weights in home_bytes
   Bytes home_moments_bytes = 0;  ///< optimizer state in home_bytes

@@ -1,14 +1,47 @@
 #include "models/base/batch_norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
+#include <ATen/ops/batch_norm_update_stats.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 namespace spillway {
 namespace {
 
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
 at::Tensor as_float(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.to(at::kFloat) : tensor;
 }
+
+/// [B, C, H, W] f32, [C] and [C] -> multiplied by the factor of its channel, with its bias added.
+at::Tensor scaled(const at::Tensor& x, const at::Tensor& factor, const at::Tensor& bias) {
+  return at::batch_norm(x, factor, bias, at::zeros_like(bias), at::ones_like(bias),
+                        /*training=*/false, /*momentum=*/0, /*eps=*/0, /*cudnn_enabled=*/false);
+}
+
+/// LibTorch's var_mean takes four times as long.
+class Moments : public torch::autograd::Function<Moments> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+    const auto [mean, variance] = at::batch_norm_update_stats(x, {}, {}, /*momentum=*/0);
+    context->save_for_backward({x, mean});
+    return at::stack({mean, variance});
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &mean = saved[1];
+    const auto count = static_cast<double>(x.numel() / x.size(1));
+    const at::Tensor of_mean = gradients[0][0] / count, factor = gradients[0][1] * (2 / count);
+    return {scaled(x, factor, of_mean - factor * mean)};
+  }
+};
 
 }  // namespace
 
@@ -48,6 +81,30 @@ at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, d
   return at::batch_norm(in, weight, bias, mean, variance, /*training=*/true,
                         /*momentum=*/1, eps, /*cudnn_enabled=*/false)
       .to(x.scalar_type());
+}
+
+at::Tensor moments(const at::Tensor& x) { return Moments::apply(x.to(at::kFloat)); }
+
+at::Tensor batch_norm_factors(std::span<const at::Tensor> moments, std::span<const double> shares,
+                              std::int64_t count, std::span<const at::Tensor> params, double eps,
+                              const LayerContext& context, std::vector<at::Tensor>& observations) {
+  at::Tensor mean = params[2], variance = params[3];
+  if (context.training) {
+    mean = shares[0] * moments[0][0];
+    for (std::size_t i = 1; i < moments.size(); ++i) mean = mean + shares[i] * moments[i][0];
+    variance = at::zeros_like(mean);
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      variance = variance + shares[i] * (moments[i][1] + (moments[i][0] - mean).square());
+    }
+    const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+    observations.insert(observations.end(), {mean.detach(), unbiased * variance.detach()});
+  }
+  const at::Tensor factor = as_float(params[0]) * at::rsqrt(variance + eps);
+  return at::stack({factor, as_float(params[1]) - mean * factor});
+}
+
+at::Tensor normalised(const at::Tensor& x, const at::Tensor& factors) {
+  return scaled(x.to(at::kFloat), factors[0], factors[1]).to(x.scalar_type());
 }
 
 }  // namespace spillway

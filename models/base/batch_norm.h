@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,5 +35,22 @@ void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::st
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015.
 at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, double eps,
                       const LayerContext& context, std::vector<at::Tensor>& observations);
+
+/// Batch normalization of pictures of which a layer has some rows only, in three steps.
+///
+/// 1. [B, C, H', W] -> [2, C] f32: mean and variance (not the unbiased one) of each channel of the
+///    rows.
+at::Tensor moments(const at::Tensor& x);
+/// 2. All of these, with the share of the rows in all, -> [2, C] f32: what each channel is
+///    multiplied by and what is added then. The rest is as in batch_norm(). `count`: values of a
+///    channel.
+///
+/// Source of the sum: Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
+/// 1983.
+at::Tensor batch_norm_factors(std::span<const at::Tensor> moments, std::span<const double> shares,
+                              std::int64_t count, std::span<const at::Tensor> params, double eps,
+                              const LayerContext& context, std::vector<at::Tensor>& observations);
+/// 3. [B, C, H', W], and these factors -> the rows, normalised.
+at::Tensor normalised(const at::Tensor& x, const at::Tensor& factors);
 
 }  // namespace spillway

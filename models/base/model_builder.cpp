@@ -80,11 +80,11 @@ void ModelBuilder::add_loss(LayerSpec layer_spec, std::unique_ptr<Layer> layer) 
 }
 
 std::unique_ptr<Model> ModelBuilder::build() && {
-  for (const LayerSpec& layer : spec().layers) {
-    for (int e : layer.inputs) {
-      EdgeSpec& edge = spec().edges[static_cast<std::size_t>(e)];
-      if (layer.pieces > 1 && has_gradient(edge)) edge.reading_pieces = layer.pieces;
-    }
+  for (std::size_t e = 0; e < spec().edges.size(); ++e) {
+    EdgeSpec& edge = spec().edges[e];
+    if (!has_gradient(edge)) continue;
+    const std::vector<int> readers = spec().consumers(static_cast<int>(e));
+    if (spec().are_all_pieces(readers)) edge.reading_pieces = static_cast<int>(readers.size());
   }
   spec().validate();
   return std::move(model_);

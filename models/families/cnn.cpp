@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,7 +16,9 @@
 #include "models/base/model_checks.h"
 #include "models/families/cnn_graph.h"
 #include "models/families/cnn_layers.h"
+#include "models/families/cnn_rows.h"
 #include "spillway/error.h"
+#include "spillway/ids.h"
 #include "spillway/loss.h"
 #include "spillway/model_builder.h"
 
@@ -24,7 +29,20 @@ namespace {
 struct Reading {
   std::vector<int> inputs;
   std::vector<std::vector<CnnPart>> terms;
+  std::optional<CnnSize> row_padding = {};  ///< of a piece by rows
+  int factors = -1;                         ///< CnnOp::factors
+
+  /// The number of an edge among the inputs, of which it becomes one.
+  std::size_t number_of(int edge) {
+    const auto found = std::ranges::find(inputs, edge);
+    const auto number = static_cast<std::size_t>(found - inputs.begin());
+    if (found == inputs.end()) inputs.push_back(edge);
+    return number;
+  }
 };
+
+/// The edge of the batch.
+constexpr int kRows = 0;
 
 /// A layer of the model: a step, or a part of it.
 struct Place {
@@ -32,6 +50,29 @@ struct Place {
   int piece = 0, pieces = 1;
   bool is_end = false;  ///< of the step
 };
+
+/// What a step makes: one edge, or one for each piece.
+struct StepOutput {
+  std::vector<int> edges;
+  bool in_rows = false;  ///< pieces are rows, else channels or features
+};
+
+/// A part of a divided step.
+struct Piece {
+  int number = 0, pieces = 1;
+};
+
+/// Rows of an edge that a piece reads.
+struct EdgeRows {
+  int piece = 0;  ///< whose place is that of the layer that makes the edge
+  int edge = 0;
+  RowRange rows;
+  int reader = 0;  ///< the piece
+  auto operator<=>(const EdgeRows&) const = default;
+};
+
+/// Edges with copies of the rows that pieces read from others, so that these alone go there.
+using Halos = std::map<EdgeRows, int>;
 
 /// Standard deviation of the initial weights. Source: He et al., "Delving deep into rectifiers",
 /// 2015.
@@ -64,11 +105,13 @@ class CnnBuilder {
     add_pictures();
     count_reads();
     for (const CnnStep& step : steps_) {
-      if (num_pieces(step) > 1) {
+      if (num_row_pieces(step) > 1) {
+        add_in_rows(step);
+      } else if (num_pieces(step) > 1) {
         add_divided(step);
       } else {
-        edges_.push_back(
-            {add_layer(step, {.name = step.layer.name, .is_end = true}, read(step.terms))});
+        const Place place{.name = step.layer.name, .is_end = true};
+        outputs_.push_back({{add_layer(step, place, read(step.terms), add_params(step))}});
       }
       ++num_whole_;
     }
@@ -81,15 +124,29 @@ class CnnBuilder {
   void add_pictures();
   void count_reads();
   void add_divided(const CnnStep& step);
-  std::vector<int> add_params(const CnnStep& step, const Place& place);
+  void add_in_rows(const CnnStep& step);
+  Halos add_halos(const CnnStep& step, int pieces);
+  /// Appends the first steps of the batch normalization of `convs`, the pieces of a convolution.
+  /// Returns the edge of the factors.
+  int add_factors(const CnnStep& step, const std::vector<int>& convs,
+                  const std::vector<int>& params);
+  std::vector<int> add_params(const CnnStep& step, int piece = 0, int pieces = 1);
   /// Returns the edge that the layer makes; -1 for the loss.
-  int add_layer(const CnnStep& step, const Place& place, Reading reading);
+  int add_layer(const CnnStep& step, const Place& place, Reading reading,
+                std::vector<int> params = {});
 
   /// The step whose layers are being added.
-  const CnnStep& whole() const { return steps_[static_cast<std::size_t>(num_whole_)]; }
+  const CnnStep& whole() const { return steps_[at(num_whole_)]; }
   bool is_last() const { return &whole() == &steps_.back(); }
   std::int64_t num_pieces(const CnnStep& step) const;
+  int num_row_pieces(const CnnStep& step) const;
   Reading read(std::span<const std::vector<CnnSource>> terms) const;
+  /// What a piece reads of a source.
+  std::vector<EdgeRows> rows_of(const CnnSource& source, const RowRange& rows,
+                                const Piece& reader) const;
+  /// Appends a term to what a piece reads.
+  void read_rows(Reading& reading, const std::vector<CnnSource>& term, const RowRange& rows,
+                 const Piece& reader, const Halos& halos) const;
   /// Whether pieces can read the first term: no other layer may read edges with gradients.
   bool is_read_alone(const CnnStep& step) const;
   std::string kind(const CnnStep& step) const;
@@ -100,9 +157,9 @@ class CnnBuilder {
   const std::string family_;
   ModelBuilder model_;
   const Dim sample_;
-  std::vector<int> num_reads_;           // of each step
-  std::vector<std::vector<int>> edges_;  // of each step so far
-  int num_whole_ = 0;                    // layers of the undivided model so far
+  std::vector<int> num_reads_;       // of each step
+  std::vector<StepOutput> outputs_;  // of each step so far
+  int num_whole_ = 0;                // layers of the undivided model so far
 };
 
 void CnnBuilder::add_pictures() {
@@ -115,7 +172,7 @@ void CnnBuilder::count_reads() {
   for (const CnnStep& step : steps_) {
     for (const auto& term : step.terms) {
       for (const CnnSource& source : term) {
-        if (source.step >= 0) ++num_reads_[static_cast<std::size_t>(source.step)];
+        if (source.step >= 0) ++num_reads_[at(source.step)];
       }
     }
   }
@@ -124,33 +181,55 @@ void CnnBuilder::count_reads() {
 std::int64_t CnnBuilder::num_pieces(const CnnStep& step) const {
   const bool is_conv = step.layer.type == CnnLayerType::conv;
   if (!is_conv && step.layer.type != CnnLayerType::linear) return 1;
+  if (is_conv && config_.pieces.height > 1) return 1;
   const std::int64_t pieces = config_.pieces.channels, size = step.out.channels;
   return pieces == 0 ? detail::pieces_for(size, is_conv ? 64 : 512) : std::min(pieces, size);
 }
 
+/// Dropout is keyed by whole pictures.
+int CnnBuilder::num_row_pieces(const CnnStep& step) const {
+  if (config_.pieces.height == 1 || step.dropout > 0 || is_last()) return 1;
+  if (!can_divide_rows(step)) return 1;
+  return static_cast<int>(std::min(config_.pieces.height, step.out.height));
+}
+
 Reading CnnBuilder::read(std::span<const std::vector<CnnSource>> terms) const {
   Reading reading;
-  const auto number_of = [&](int edge) {
-    const auto found = std::ranges::find(reading.inputs, edge);
-    const auto number = static_cast<std::size_t>(found - reading.inputs.begin());
-    if (found == reading.inputs.end()) reading.inputs.push_back(edge);
-    return number;
-  };
-  const std::vector<int> rows{0};
+  const StepOutput rows{.edges = {kRows}};
   for (const auto& term : terms) {
     auto& parts = reading.terms.emplace_back();
     for (const CnnSource& source : term) {
-      const auto& edges = source.step < 0 ? rows : edges_[static_cast<std::size_t>(source.step)];
-      for (const int edge : edges) parts.push_back({number_of(edge), source.pool, source.flat});
+      const auto& made = source.step < 0 ? rows : outputs_[at(source.step)];
+      for (const int edge : made.edges) {
+        if (parts.empty() || !made.in_rows || edge == made.edges.front())
+          parts.push_back({.strips = {}, .pool = source.pool, .flat = source.flat});
+        parts.back().strips.push_back({reading.number_of(edge)});
+      }
     }
   }
   return reading;
 }
 
+std::vector<EdgeRows> CnnBuilder::rows_of(const CnnSource& source, const RowRange& rows,
+                                          const Piece& reader) const {
+  const int number = reader.number;
+  if (source.step < 0) return {{number, kRows, rows, number}};
+  const auto& [edges, in_rows] = outputs_[at(source.step)];
+  if (!in_rows) return {{number, edges.front(), rows, number}};
+  const auto made = static_cast<int>(edges.size());
+  std::vector<EdgeRows> found;
+  for (int i = 0; i < made; ++i) {
+    const RowRange held = rows_of_piece(steps_[at(source.step)].out.height, i, made);
+    const RowRange inside = rows.inside(held);
+    if (inside.size() == 0) continue;
+    found.push_back({i * reader.pieces / made, edges[at(i)], inside, number});
+  }
+  return found;
+}
+
 bool CnnBuilder::is_read_alone(const CnnStep& step) const {
   return std::ranges::all_of(step.terms[0], [&](const CnnSource& source) {
-    return source.step < 0 ||
-           (source.pool == CnnPool::none && num_reads_[static_cast<std::size_t>(source.step)] == 1);
+    return source.step < 0 || (source.pool == CnnPool::none && num_reads_[at(source.step)] == 1);
   });
 }
 
@@ -180,8 +259,7 @@ TensorSpec CnnBuilder::output(const CnnShape& shape) const {
   return {DType::f32, {sample_, channel, {"height", shape.height}, {"width", shape.width}}};
 }
 
-std::vector<int> CnnBuilder::add_params(const CnnStep& step, const Place& place) {
-  const auto& [piece, pieces] = std::pair(place.piece, place.pieces);
+std::vector<int> CnnBuilder::add_params(const CnnStep& step, int piece, int pieces) {
   const CnnLayerConfig& layer = step.layer;
   const Dim out{"channel", step.out.channels};
   std::vector<int> params;
@@ -209,27 +287,27 @@ std::vector<int> CnnBuilder::add_params(const CnnStep& step, const Place& place)
   return params;
 }
 
-int CnnBuilder::add_layer(const CnnStep& step, const Place& place, Reading reading) {
-  CnnOp op{.layer = step.layer,
-           .has_norm = !norm_name(step.layer).empty(),
+int CnnBuilder::add_layer(const CnnStep& step, const Place& place, Reading reading,
+                          std::vector<int> params) {
+  const CnnLayerConfig& layer = step.layer;
+  CnnOp op{.layer = layer,
+           .has_norm = !norm_name(layer).empty(),
            .norm_eps = config_.batch_norm_eps,
            .dropout = step.dropout,
            .terms = std::move(reading.terms),
+           .row_padding = reading.row_padding.value_or(CnnSize{layer.padding[0], layer.padding[0]}),
+           .factors = reading.factors,
            .pictures = {config_.num_channels, config_.image_size, config_.input_scale}};
   LayerSpec spec{.name = place.name,
                  .kind = kind(step),
-                 .params = add_params(step, place),
+                 .params = std::move(params),
                  .inputs = std::move(reading.inputs),
                  .piece = place.piece,
                  .pieces = place.pieces};
   CnnShape out = step.out;
-  if (place.pieces > 1) {
-    const auto weight = static_cast<std::size_t>(spec.params.front());
-    out.channels = model_.spec().params[weight].tensor.dims.front().size;
-  }
-  if (step.layer.type == CnnLayerType::conv) {
+  if (layer.type == CnnLayerType::conv) {
     const auto outputs = static_cast<double>(sample_.size * out.elements());
-    const auto area = static_cast<double>(step.layer.kernel_size[0] * step.layer.kernel_size[1]);
+    const auto area = static_cast<double>(layer.kernel_size[0] * layer.kernel_size[1]);
     spec.forward_flops = 2 * outputs * area * static_cast<double>(step.in.channels);
     spec.saved_elements = 3 * outputs;
   }
@@ -238,7 +316,6 @@ int CnnBuilder::add_layer(const CnnStep& step, const Place& place, Reading readi
   if (!place.is_end || !is_last()) {
     return model_.add_layer(std::move(spec), make_cnn_layer(std::move(op)), output(out));
   }
-  constexpr int kRows = 0;
   const auto rows = std::ranges::find(spec.inputs, kRows);
   op.labels = static_cast<int>(rows - spec.inputs.begin());
   if (rows == spec.inputs.end()) spec.inputs.push_back(kRows);
@@ -259,15 +336,17 @@ void CnnBuilder::add_divided(const CnnStep& step) {
     const CnnStep copy{
         .layer = {.type = CnnLayerType::concat}, .terms = part.terms, .in = {}, .out = step.in};
     const int edge = add_layer(copy, {.name = name + "/in"}, std::move(reading));
-    reading = {.inputs = {edge}, .terms = {{CnnPart{}}}};
+    reading = {.inputs = {edge}, .terms = {{CnnPart{.strips = {{}}}}}};
     part.terms = {};
   }
-  std::vector<int> edges;
+  StepOutput made;
   for (int i = 0; i < pieces; ++i) {
     const Place place{.name = fmt::format("{}/{}", name, i), .piece = i, .pieces = pieces};
-    edges.push_back(add_layer(part, place, reading));
+    std::vector<int> params = add_params(step, i, pieces);
+    part.out.channels = model_.spec().params[at(params.front())].tensor.dims.front().size;
+    made.edges.push_back(add_layer(part, place, reading, std::move(params)));
   }
-  edges_.push_back(std::move(edges));
+  outputs_.push_back(std::move(made));
   if (!has_end) return;
   CnnStep end{.layer = {.type = CnnLayerType::add, .activation = step.layer.activation},
               .terms = step.terms,
@@ -276,27 +355,123 @@ void CnnBuilder::add_divided(const CnnStep& step) {
               .dropout = step.dropout};
   end.terms[0] = {{.step = num_whole_}};
   const int edge = add_layer(end, {.name = name, .is_end = true}, read(end.terms));
-  edges_.back() = {edge};
+  outputs_.back() = {{edge}};
 }
 
-std::int64_t most_elements(const CnnConfig& config, const std::vector<CnnStep>& steps) {
-  std::int64_t most = config.num_channels * config.image_size * config.image_size + 1;
-  for (const CnnStep& step : steps) {
-    most = std::max({most, step.in.elements(), step.out.elements()});
+void CnnBuilder::read_rows(Reading& reading, const std::vector<CnnSource>& term,
+                           const RowRange& rows, const Piece& reader, const Halos& halos) const {
+  auto& parts = reading.terms.emplace_back();
+  for (const CnnSource& source : term) {
+    CnnPart& part = parts.emplace_back();
+    for (const EdgeRows& read : rows_of(source, rows, reader)) {
+      const bool is_beside = read.piece == reader.number;
+      const int edge = is_beside ? read.edge : halos.at(read);
+      part.strips.push_back({reading.number_of(edge), is_beside ? read.rows : RowRange{}});
+    }
   }
-  return most;
 }
 
-void check_variance(const std::vector<CnnStep>& steps, std::int64_t vn_size) {
-  for (const CnnStep& step : steps) {
-    if (norm_name(step.layer).empty() || vn_size * step.out.area() > 1) continue;
-    throw ConfigError(
-        "train.batch_size", 0,
-        fmt::format("makes virtual nodes of 1 sample, whose channels have only 1 value in layer "
-                    "'{}', and a single value has no variance; raise it or lower "
-                    "train.virtual_nodes",
-                    step.layer.name));
+Halos CnnBuilder::add_halos(const CnnStep& step, int pieces) {
+  Halos halos;
+  for (int i = 0; i < pieces; ++i) {
+    const RowRange output = rows_of_piece(step.out.height, i, pieces);
+    for (const auto& term : step.terms) {
+      const bool is_first = &term == &step.terms.front();
+      const RowRange rows = is_first ? window_for(step, output).rows : output;
+      for (const CnnSource& source : term) {
+        for (const EdgeRows& read : rows_of(source, rows, {i, pieces})) {
+          if (read.piece != i) halos.emplace(read, -1);
+        }
+      }
+    }
   }
+  int number = 0;
+  for (auto& [read, edge] : halos) {
+    const std::vector<Dim>& from = model_.spec().edges[at(read.edge)].tensor.dims;
+    CnnStep copy{.layer = {.type = CnnLayerType::concat}, .terms = {}, .in = {}, .out = {}};
+    copy.out = {.channels = from[1].size, .height = read.rows.size(), .width = from[3].size};
+    const Place place{.name = fmt::format("{}/halo.{}", step.layer.name, number++),
+                      .piece = read.piece,
+                      .pieces = pieces};
+    edge =
+        add_layer(copy, place, {.inputs = {read.edge}, .terms = {{{.strips = {{0, read.rows}}}}}});
+  }
+  return halos;
+}
+
+/// With batch normalization a piece is three layers: the convolution, its moments, and, when the
+/// factors are made of those of all pieces, the rest.
+void CnnBuilder::add_in_rows(const CnnStep& step) {
+  const int pieces = num_row_pieces(step);
+  const bool has_norm = !norm_name(step.layer).empty();
+  const Halos halos = add_halos(step, pieces);
+  const std::vector<int> params = add_params(step);
+  const auto place = [&](const char* part, int piece) {
+    return Place{fmt::format("{}/{}{}", step.layer.name, part, piece), piece, pieces};
+  };
+  std::vector<CnnStep> ends(at(pieces), step);
+  std::vector<Reading> readings(at(pieces));
+  std::vector<int> convs;
+  for (int i = 0; i < pieces; ++i) {
+    const RowRange output = rows_of_piece(step.out.height, i, pieces);
+    CnnStep& end = ends[at(i)];
+    Reading& reading = readings[at(i)];
+    end.out.height = output.size();
+    const RowWindow window = window_for(step, output);
+    read_rows(reading, step.terms[0], window.rows, {i, pieces}, halos);
+    reading.row_padding = {window.above, window.below};
+    if (has_norm) {
+      CnnStep conv = end;
+      conv.terms.resize(1);
+      conv.layer.batch_norm = "false";
+      conv.layer.activation = CnnActivation::none;
+      convs.push_back(add_layer(conv, place("conv.", i), std::move(reading), {params[0]}));
+      end.layer = {.type = CnnLayerType::add, .activation = step.layer.activation};
+      reading = {.inputs = {convs.back()}, .terms = {{{.strips = {{}}}}}};
+    }
+    for (std::size_t t = 1; t < step.terms.size(); ++t) {
+      read_rows(reading, step.terms[t], output, {i, pieces}, halos);
+    }
+  }
+  const int factors = has_norm ? add_factors(step, convs, params) : -1;
+  StepOutput made{.edges = {}, .in_rows = true};
+  for (int i = 0; i < pieces; ++i) {
+    Reading& reading = readings[at(i)];
+    if (has_norm) reading.factors = static_cast<int>(reading.number_of(factors));
+    made.edges.push_back(add_layer(ends[at(i)], place("", i), std::move(reading),
+                                   has_norm ? std::vector<int>() : params));
+  }
+  outputs_.push_back(std::move(made));
+}
+
+int CnnBuilder::add_factors(const CnnStep& step, const std::vector<int>& convs,
+                            const std::vector<int>& params) {
+  const auto pieces = static_cast<int>(convs.size());
+  const TensorSpec tensor{DType::f32, {{"moment", 2}, {"channel", step.out.channels}}};
+  const auto add = [&](LayerSpec spec, std::unique_ptr<Layer> layer) {
+    spec.pieces = pieces;
+    const int edge = model_.add_layer(std::move(spec), std::move(layer), tensor);
+    model_.spec().edges.back().keeps_type = true;
+    return edge;
+  };
+  const std::string& name = step.layer.name;
+  std::vector<int> moments;
+  std::vector<double> shares;
+  for (int i = 0; i < pieces; ++i) {
+    const RowRange rows = rows_of_piece(step.out.height, i, pieces);
+    shares.push_back(static_cast<double>(rows.size()) / static_cast<double>(step.out.height));
+    moments.push_back(add({.name = fmt::format("{}/moments.{}", name, i),
+                           .kind = family_ + ".moments",
+                           .inputs = {convs[at(i)]},
+                           .piece = i},
+                          make_cnn_moments()));
+  }
+  return add(
+      {.name = name + "/factors",
+       .kind = family_ + ".factors",
+       .params = {params.begin() + 1, params.end()},
+       .inputs = std::move(moments)},
+      make_cnn_factors(std::move(shares), sample_.size * step.out.area(), config_.batch_norm_eps));
 }
 
 }  // namespace
@@ -305,8 +480,7 @@ std::unique_ptr<Model> make_cnn(const CnnConfig& config, std::int64_t vn_size,
                                 const std::string& family) {
   config.validate();
   std::vector<CnnStep> steps = cnn_steps(config);
-  detail::check_vn_size(vn_size, most_elements(config, steps));
-  check_variance(steps, vn_size);
+  check_virtual_node(config, steps, vn_size);
   return CnnBuilder(config, std::move(steps), vn_size, family).build();
 }
 

@@ -367,6 +367,14 @@ void GraphReader::add_end() {
   if (!is_last_step) add_identity({&last});
 }
 
+std::int64_t most_elements(const CnnConfig& config, const std::vector<CnnStep>& steps) {
+  std::int64_t most = config.num_channels * config.image_size * config.image_size + 1;
+  for (const CnnStep& step : steps) {
+    most = std::max({most, step.in.elements(), step.out.elements()});
+  }
+  return most;
+}
+
 }  // namespace
 
 std::string norm_name(const CnnLayerConfig& layer) {
@@ -375,5 +383,19 @@ std::string norm_name(const CnnLayerConfig& layer) {
 }
 
 std::vector<CnnStep> cnn_steps(const CnnConfig& config) { return GraphReader(config).read(); }
+
+void check_virtual_node(const CnnConfig& config, const std::vector<CnnStep>& steps,
+                        std::int64_t vn_size) {
+  detail::check_vn_size(vn_size, most_elements(config, steps));
+  for (const CnnStep& step : steps) {
+    if (norm_name(step.layer).empty() || vn_size * step.out.area() > 1) continue;
+    throw ConfigError(
+        "train.batch_size", 0,
+        fmt::format("makes virtual nodes of 1 sample, whose channels have only 1 value in layer "
+                    "'{}', and a single value has no variance; raise it or lower "
+                    "train.virtual_nodes",
+                    step.layer.name));
+  }
+}
 
 }  // namespace spillway

@@ -44,6 +44,11 @@ struct CnnStep {
 /// The layers in order; the last one makes the logits. Throws ConfigErrors.
 std::vector<CnnStep> cnn_steps(const CnnConfig& config);
 
+/// Throws ConfigError (`train.batch_size`) if virtual nodes of so many samples make tensors that
+/// are too large, or have a single value of a channel that is normalised.
+void check_virtual_node(const CnnConfig& config, const std::vector<CnnStep>& steps,
+                        std::int64_t vn_size);
+
 /// The name of a convolution's batch normalization; empty: it has none.
 std::string norm_name(const CnnLayerConfig& layer);
 

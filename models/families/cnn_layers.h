@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "models/families/cnn_graph.h"
+#include "models/families/cnn_rows.h"
 #include "spillway/model.h"
 
 /// Layers of convolutional networks.
@@ -13,8 +16,14 @@
 namespace spillway {
 
 /// What a layer reads of one of its inputs.
-struct CnnPart {
+struct CnnStrip {
   std::size_t input = 0;
+  RowRange rows = {};  ///< of its pictures; none: all of it
+};
+
+/// Pictures, or features, that a layer reads.
+struct CnnPart {
+  std::vector<CnnStrip> strips;  ///< from the top to the bottom
   CnnPool pool = CnnPool::none;  ///< over each channel: [B, C, 1, 1]
   bool flat = false;             ///< as [B, C * H * W]
 };
@@ -34,13 +43,21 @@ struct CnnOp {
   /// Parts to concatenate, [B, C, H, W] or [B, C]. The first go through the layer, and the results
   /// of all are added, before the activation.
   std::vector<std::vector<CnnPart>> terms;
-  CnnPictures pictures;  ///< of an input that is `rows`
-  int labels = -1;       ///< the input with `rows` of the loss layer, -1 for others
+  CnnSize row_padding{0, 0};  ///< above and below, in place of that of `layer`
+  int factors = -1;           ///< the input with those of normalised(), -1: it is not called
+  CnnPictures pictures;       ///< of an input that is `rows`
+  int labels = -1;            ///< the input with `rows` of the loss layer, -1 for others
 };
 
 /// -> [B, C', H', W'] or [B, C']; the loss layer -> sum of the cross entropies; weight: B.
-/// Parameters: of a convolution, weight [C', C, K, L], then bias [C'] or those of add_batch_norm();
-/// of a linear layer, weight [C', C], bias [C'].
+/// Parameters: of a convolution, weight [C', C, K, L], then bias [C'], those of add_batch_norm(),
+/// or none; of a linear layer, weight [C', C], bias [C'].
 std::unique_ptr<Layer> make_cnn_layer(CnnOp op);
+
+/// moments() of pictures [B, C, H, W] -> [2, C]. Zeros in an evaluation, which needs none.
+std::unique_ptr<Layer> make_cnn_moments();
+/// batch_norm_factors(): one input [2, C] for each of `shares` -> [2, C]. Parameters: those of
+/// add_batch_norm().
+std::unique_ptr<Layer> make_cnn_factors(std::vector<double> shares, std::int64_t count, double eps);
 
 }  // namespace spillway

@@ -193,6 +193,11 @@ void visit_cnn(Config& cnn, Visitor& v) {
                    "a linear layer, by its outputs; a layer with fewer has one for each. `auto`: "
                    "at least 64 channels or 512 outputs each, up to 8.",
                    yes);
+      pieces.field("height", cnn.pieces.height, IntRange{.min = 1, .max = 64},
+                   "Number of pieces into which a convolution, pooling or sum is divided, by the "
+                   "rows of its pictures; a layer with fewer rows has one for each. Convolutions "
+                   "are then not divided by channels.",
+                   yes);
     });
   }
   v.field("freeze", cnn.freeze, TextList{.may_be_empty = true}, kFreezeText, yes);

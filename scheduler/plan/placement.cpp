@@ -168,12 +168,34 @@ void divide_to_fit(Strategy& strategy, const NeedTable& needs, Bytes budget) {
   strategy.stages = std::move(stages);
 }
 
+/// Whether other pieces of the layer with which a stage begins are in another stage.
+static bool has_part_of_layer(const LayerRange& stage, const ModelSpec& model) {
+  const auto is_divided = [&](int layer) {
+    return layer >= 0 && layer < std::ssize(model.layers) && model.layers[at(layer)].pieces > 1;
+  };
+  const auto are_pieces = [&](int one, int other) {
+    return is_divided(one) && is_divided(other) &&
+           whole_name(model.layers[at(one)]) == whole_name(model.layers[at(other)]);
+  };
+  return are_pieces(stage.begin, stage.begin - 1) || are_pieces(stage.begin, stage.end);
+}
+
+/// Whether a stage has pieces by rows: they have no weights, or share them.
+static bool has_rows(const LayerRange& stage, const ModelSpec& model) {
+  const auto is_shared = [&](int param) {
+    return model.params[at(param)].stored.name.empty() && model.num_uses(param) > 1;
+  };
+  const auto begin = model.layers.begin() + stage.begin;
+  return std::any_of(begin, begin + (stage.end - stage.begin), [&](const LayerSpec& layer) {
+    return layer.pieces > 1 && std::ranges::all_of(layer.params, is_shared);
+  });
+}
+
 std::vector<std::string> letters_of(const Strategy& strategy, std::size_t stage,
                                     const ModelSpec& model) {
   const Stage& placed = strategy.stages[stage];
-  const LayerSpec& first = model.layers[at(placed.layers.begin)];
-  const bool is_part = first.pieces > 1 && placed.layers.end - placed.layers.begin < first.pieces;
-  const std::string letter = std::string(placed.cells.size() > 1 ? "S" : "") + (is_part ? "P" : "");
+  std::string letter = placed.cells.size() > 1 ? "S" : "";
+  if (has_part_of_layer(placed.layers, model)) letter += has_rows(placed.layers, model) ? "A" : "P";
   std::vector<std::string> letters(at(strategy.tracks));
   for (const Cell& cell : placed.cells) letters[at(cell.track)] = letter.empty() ? "O" : letter;
   return letters;

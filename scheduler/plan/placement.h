@@ -22,7 +22,8 @@ Bytes smallest_budget(const NeedTable& needs);
 /// Divides stages so that each fits a device of `budget` bytes, which is not below the smallest.
 void divide_to_fit(Strategy& strategy, const NeedTable& needs, Bytes budget);
 
-/// How a stage is divided over the tracks, by track: S, P, SP, O, or empty (TrialPlan::placement).
+/// How a stage is divided over the tracks, by track: S, P, A, SP, SA, O, or empty
+/// (TrialPlan::placement).
 std::vector<std::string> letters_of(const Strategy& strategy, std::size_t stage,
                                     const ModelSpec& model);
 

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "spillway/ids.h"
+#include "tests/support/models/divided_model.h"
 
 namespace spillway {
 namespace {
@@ -109,6 +111,25 @@ TEST(ModelSpec, RefusesIndicesOutsideItsSamples) {
     spec.indices = {bad};
     expect_refused(spec, "indices outside its samples");
   }
+}
+
+/// A number of pieces that make an edge, or read it, must be all of one layer.
+TEST(ModelSpec, RefusesEdgesThatDisagreeWithPieces) {
+  const std::string problem = "does not agree with the pieces that make or read it";
+  const ModelSpec divided = testing::divided_chain(1, 4);
+  const int normed = divided.layers[0].outputs[0], terms = divided.layers[1].outputs[0];
+  const auto changed = [&](const auto& change) {
+    ModelSpec spec = divided;
+    change(spec);
+    return spec;
+  };
+  expect_refused(changed([&](ModelSpec& s) { s.edges[at(normed)].reading_pieces = 3; }), problem);
+  expect_refused(changed([&](ModelSpec& s) { s.edges[at(terms)].reading_pieces = 2; }), problem);
+  expect_refused(changed([](ModelSpec& s) { std::swap(s.layers[1].piece, s.layers[2].piece); }),
+                 problem);
+  expect_refused(changed([](ModelSpec& s) { s.layers[1].piece = 4; }), "none of its pieces");
+  EXPECT_NO_THROW(changed([&](ModelSpec& s) { s.edges[at(normed)].reading_pieces = 1; }).validate())
+      << "a chain of additions";
 }
 
 TEST(ModelSpec, AcceptsAChain) { EXPECT_NO_THROW(chain().validate()); }

@@ -125,13 +125,17 @@ TEST(CnnPieces, ComputeTheFunctionOfTheUndividedModel) {
   const at::Tensor rows = at::randint(10, {4, 65}, at::kLong);
   const auto whole = make_cnn(testing::small_cnn(/*drop=*/0), 4);
   for (const std::int64_t pieces : {2, 3, 7}) {
-    expect_same_function(*make_cnn(testing::small_cnn(/*drop=*/0, pieces), 4), *whole, rows);
+    for (const CnnPieces& each : {CnnPieces{.channels = pieces},
+                                  {.height = pieces},
+                                  {.channels = pieces, .height = pieces + 1}}) {
+      expect_same_function(*make_cnn(testing::small_cnn(/*drop=*/0, each), 4), *whole, rows);
+    }
   }
 }
 
 /// Where others read the input, it is copied; sums, dropout and the loss come behind the pieces.
 TEST(CnnPieces, AreLayersOfTheirOwn) {
-  const auto model = make_cnn(testing::small_cnn(0.1, 2), 4);
+  const auto model = make_cnn(testing::small_cnn(0.1, {.channels = 2}), 4);
   std::vector<std::string> names;
   for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
   EXPECT_EQ(names, (std::vector<std::string>{"conv1/0", "conv1/1", "pool", "left/in", "left/0",
@@ -139,6 +143,49 @@ TEST(CnnPieces, AreLayersOfTheirOwn) {
                                              "fc1/in", "fc1/0", "fc1/1", "fc2/0", "fc2/1", "fc2"}));
   EXPECT_EQ(model->spec.layers[9].draws_as, 4) << "as without pieces";
   EXPECT_TRUE(model->spec.has_predictions);
+}
+
+/// Rows that a piece reads from another are copied; a batch normalization has the moments of all
+/// pieces. Dropout, and what has no rows, is not divided.
+TEST(CnnPieces, AreRowsOfPictures) {
+  const auto model = make_cnn(testing::small_cnn(0.1, {.height = 2}), 4);
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "conv1/conv.0", "conv1/conv.1", "conv1/moments.0", "conv1/moments.1",
+                "conv1/factors", "conv1/0", "conv1/1", "pool/0", "pool/1", "left/0", "left/1",
+                "right/halo.0", "right/halo.1", "right/0", "right/1", "conv2", "fc1", "fc2"}));
+  const ModelSpec& spec = model->spec;
+  EXPECT_EQ(spec.edges[at(spec.layers[11].outputs[0])].tensor.shape(),
+            (std::vector<std::int64_t>{4, 6, 1, 4}))
+      << "the row of piece 0 that piece 1 reads";
+  EXPECT_EQ(spec.layers[11].piece, 0);
+  EXPECT_EQ(spec.layers[12].piece, 1);
+  EXPECT_EQ(spec.layers[15].draws_as, 4) << "as without pieces";
+  EXPECT_EQ(spec.num_parameters(), make_cnn(testing::small_cnn(0.1), 4)->spec.num_parameters());
+}
+
+/// Kernels that reach beyond the next piece, strides, and padding at both sides.
+TEST(CnnPieces, ReadWhatTheirWindowsCover) {
+  const at::Tensor rows = at::randint(10, {2, 13 * 13 + 1}, at::kLong);
+  CnnConfig config{.num_channels = 1, .image_size = 13, .num_classes = 10};
+  using enum CnnLayerType;
+  config.layers = {{.name = "wide", .out_channels = 3, .kernel_size = {7, 1}, .padding = {3, 0}},
+                   {.type = max_pool, .kernel_size = {3, 2}, .stride = {2, 1}, .padding = {1, 1}},
+                   {.name = "strided",
+                    .out_channels = 4,
+                    .kernel_size = {2, 2},
+                    .stride = {3, 1},
+                    .padding = {1, 0},
+                    .batch_norm = "true"},
+                   {.type = avg_pool, .kernel_size = {2, 2}, .stride = {1, 1}, .padding = {1, 0}},
+                   {.type = linear, .out_features = 10}};
+  const auto whole = make_cnn(config, 2);
+  for (const std::int64_t pieces : {2, 3, 5, 13}) {
+    config.pieces.height = pieces;
+    expect_same_function(*make_cnn(config, 2), *whole, rows);
+  }
 }
 
 TEST(CnnPieces, AreAtMostTheChannelsAndByDefaultLarge) {

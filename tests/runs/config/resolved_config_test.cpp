@@ -106,7 +106,7 @@ data: {format: digits)"))
 TEST(ResolvedConfig, HasTheKeysOfACnn) {
   const auto cnn = read_again(with_model(R"(model: {family: cnn, num_channels: 1, image_size: 9,
   num_classes: 4, input_scale: 0.5, batch_norm_eps: 0.001, batch_norm_momentum: 0.2,
-  pieces: {channels: auto}, freeze: [0.*], layers: [
+  pieces: {channels: auto, height: 3}, freeze: [0.*], layers: [
   {type: conv, out_channels: 4, kernel_size: [1, 3], stride: 2, padding: [0, 1], batch_norm: true},
   {type: conv, name: b, out_channels: 4, kernel_size: 1, inputs: [input], stride: 2,
    batch_norm: norm}, {type: add, inputs: [0, b], activation: gelu},
@@ -131,8 +131,9 @@ data: {format: tensors)"))
       {.type = linear, .out_features = 4}};
   EXPECT_EQ(cnn.layers, layers);
   EXPECT_EQ(std::tie(cnn.num_channels, cnn.image_size, cnn.num_classes, cnn.input_scale,
-                     cnn.batch_norm_eps, cnn.batch_norm_momentum, cnn.pieces.channels, cnn.freeze),
-            std::tuple(1, 9, 4, 0.5, 0.001, 0.2, 0, std::vector<std::string>{"0.*"}));
+                     cnn.batch_norm_eps, cnn.batch_norm_momentum, cnn.pieces.channels,
+                     cnn.pieces.height, cnn.freeze),
+            std::tuple(1, 9, 4, 0.5, 0.001, 0.2, 0, 3, std::vector<std::string>{"0.*"}));
 }
 
 TEST(ResolvedConfig, HasTheKeysOfAnRnn) {

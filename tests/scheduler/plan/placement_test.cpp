@@ -54,6 +54,18 @@ TEST(Placement, DividesBatchAndPieces) {
   EXPECT_EQ(letters_of(strategy, 0, model), (std::vector<std::string>{"O", "", "", ""}));
 }
 
+/// Pieces by rows share their weights, or have none. Those of one track are no part.
+TEST(Placement, ShowsRows) {
+  ModelSpec model = divided_chain(1, 4);
+  for (int piece = 1; piece < 4; ++piece)
+    model.layers[at(1 + piece)].params = model.layers[1].params;
+  Strategy strategy = placed({{{{"*.mlp"}, {0, 1}, 2}}}, model, kGroups);
+  EXPECT_EQ(letters_of(strategy, 1, model), (std::vector<std::string>{"A", ""}));
+  EXPECT_EQ(letters_of(strategy, 2, model), (std::vector<std::string>{"", "A"}));
+  strategy = placed({{{{"*.mlp"}, {1}}}}, model, kGroups);
+  EXPECT_EQ(letters_of(strategy, 1, model), (std::vector<std::string>{"", "O"}));
+}
+
 /// So that one track does not add the terms of all virtual nodes.
 TEST(Placement, DividesOtherLayersByTheBatch) {
   const ModelSpec model = divided_chain(1, 4);

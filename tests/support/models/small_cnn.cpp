@@ -7,7 +7,7 @@
 
 namespace spillway::testing {
 
-CnnConfig small_cnn(double drop, std::int64_t pieces) {
+CnnConfig small_cnn(double drop, const CnnPieces& pieces) {
   using enum CnnLayerType;
   using enum CnnActivation;
   CnnConfig config{.num_channels = 1, .image_size = 8, .num_classes = 10, .input_scale = 1.0 / 16};
@@ -44,7 +44,7 @@ CnnConfig small_cnn(double drop, std::int64_t pieces) {
                    {.type = flatten},
                    {.type = linear, .name = "fc1", .out_features = 7, .activation = tanh},
                    {.type = linear, .name = "fc2", .out_features = 10}};
-  config.pieces.channels = pieces;
+  config.pieces = pieces;
   return config;
 }
 

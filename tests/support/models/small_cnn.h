@@ -13,7 +13,7 @@
 /// LibTorch.
 namespace spillway::testing {
 
-CnnConfig small_cnn(double drop = 0.1, std::int64_t pieces = 1);
+CnnConfig small_cnn(double drop = 0.1, const CnnPieces& pieces = {});
 
 using ValueOf = std::function<at::Tensor(const std::string&)>;
 

@@ -192,7 +192,10 @@ class RandomContract {
 
   /// Layers of any widths, in the order of small_cnn().
   void draw_cnn() {
-    CnnConfig c = small_cnn(draw_dropout(), draw_.between(1, 4));
+    const double drop = draw_dropout();
+    CnnPieces pieces{.channels = draw_.between(1, 4)};
+    if (draw_.chance(50)) pieces.height = draw_.between(2, 5);
+    CnnConfig c = small_cnn(drop, pieces);
     const std::int64_t stem = draw_.between(1, 8), left = draw_.between(1, 8);
     for (CnnLayerConfig& layer : c.layers) {
       if (layer.name == "conv1" || layer.name == "conv2") layer.out_channels = stem;
@@ -203,8 +206,9 @@ class RandomContract {
     draw_digits();
     contract_.trial.model = [c](std::int64_t vn_size) { return make_cnn(c, vn_size); };
     cut_batch(draw_.between(1, 4));
-    text_ << "cnn: channels " << stem << " " << left << ", pieces " << c.pieces.channels
-          << ", dropout " << c.layers[7].p << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0]);
+    text_ << "cnn: channels " << stem << " " << left << ", pieces " << pieces.channels << " "
+          << pieces.height << ", dropout " << c.layers[7].p << ", frozen "
+          << (c.freeze.empty() ? "-" : c.freeze[0]);
   }
 
   void draw_digits() {

@@ -7,6 +7,8 @@
 
 #include "tests/support/models/small_cnn.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/random/random_strategy.h"
 #include "tests/support/run/plain_training.h"
 #include "tests/support/run/same_bits.h"
 #include "tests/support/run/training_run.h"
@@ -15,7 +17,11 @@
 namespace spillway::testing {
 namespace {
 
-constexpr std::int64_t kWhole = 1, kDivided = 3;
+constexpr CnnPieces kWhole, kDivided{.channels = 3}, kInRows{.channels = 3, .height = 3};
+
+std::string name_of(const CnnPieces& pieces) {
+  return pieces == kWhole ? "Whole" : pieces == kDivided ? "InPieces" : "InRows";
+}
 
 std::vector<double> plain_cnn_losses(const TrialConfig& trial) {
   const auto values = initial_values(trial);
@@ -35,18 +41,19 @@ TEST(Cnn, HasTheLossesOfPlainTraining) {
   trial.train.weight_decay = trial.train.max_grad_norm = 0;
   trial.train.lr_scheduler_type = LrSchedulerType::constant;
   const std::vector<double> plain = plain_cnn_losses(trial);
-  for (const std::int64_t pieces : {kWhole, kDivided}) {
+  for (const CnnPieces& pieces : {kWhole, kDivided, kInRows}) {
     TrialConfig divided = trial;
+    divided.name = name_of(pieces);
     divided.model = cnn_trial(small_cnn(/*drop=*/0, pieces)).model;
     const auto spilled = train(session_of(1, smallest_budget(divided)), divided).trials[0];
     ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
-    EXPECT_LT(largest_difference(spilled.losses, plain), 1e-5) << pieces;
+    EXPECT_LT(largest_difference(spilled.losses, plain), 1e-5) << divided.name;
   }
   trial.train.learning_rate *= 1.02;  // negative control: a slightly different optimizer shows
   EXPECT_GT(largest_difference(plain_cnn_losses(trial), plain), 1e-4);
 }
 
-class CnnTraining : public ::testing::TestWithParam<std::int64_t> {
+class CnnTraining : public ::testing::TestWithParam<CnnPieces> {
  protected:
   static TrialConfig trial() { return cnn_trial(small_cnn(/*drop=*/0.1, GetParam())); }
 };
@@ -57,14 +64,36 @@ TEST_P(CnnTraining, KeepsItsBitsOverBudgetsOrdersAndLanes) {
 
 TEST_P(CnnTraining, KeepsItsBitsAfterAResume) { expect_same_bits_after_a_resume(trial()); }
 
-INSTANTIATE_TEST_SUITE_P(, CnnTraining, ::testing::Values(kWhole, kDivided), [](const auto& test) {
-  return test.param == kWhole ? "Whole" : "InPieces";
-});
+/// Each piece on a device of its own, then any strategies.
+TEST_P(CnnTraining, KeepsItsBitsWithStrategies) {
+  TrialConfig placed = trial();
+  const TrialResult expected = train(session_of(1, kAmple), placed).trials[0];
+  const ModelSpec model = placed.model(1)->spec;
+  std::vector<StrategyConfig> strategies{{{{{"*"}, {0, 1, 2}, 3}}}};
+  for (std::uint64_t seed = 1; seed <= campaign_size(4); ++seed) {
+    Draw draw(seed);
+    strategies.push_back(random_strategy(draw, model, placed.train.reduction_groups, 4));
+  }
+  for (const StrategyConfig& strategy : strategies) {
+    SCOPED_TRACE(&strategy - strategies.data());
+    placed.train.strategy = strategy;
+    const RunResult result = train(session_of(3, smallest_budget(placed) * 3 / 2), placed);
+    expect_same_bits(result.trials[0], expected);
+    expect_within_budgets(result);
+    if (&strategy > strategies.data()) continue;
+    for (const DeviceResult& device : result.devices) EXPECT_GT(device.ops, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CnnTraining, ::testing::Values(kWhole, kDivided, kInRows),
+                         [](const auto& test) { return name_of(test.param); });
 
 TEST(CnnControl, DiffersForOtherPiecesGroupsAndMasks) {
-  expect_other_bits_of_controls(cnn_trial(small_cnn(0.1, kDivided)),
-                                cnn_trial(small_cnn(0.1, kWhole)),
-                                cnn_trial(small_cnn(/*drop=*/0, kDivided)));
+  for (const CnnPieces& pieces : {kDivided, kInRows}) {
+    expect_other_bits_of_controls(cnn_trial(small_cnn(0.1, pieces)),
+                                  cnn_trial(small_cnn(0.1, kWhole)),
+                                  cnn_trial(small_cnn(/*drop=*/0, pieces)));
+  }
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ std::vector<Family> families() {
       {"GptWithDropout", gpt},
       {"GptInPieces", divided},
       {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
-      {"CnnInPieces", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)))},
+      {"CnnInPieces", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, {.channels = 2})))},
+      {"CnnInRows", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, {.height = 2})))},
       {"TranslationInChunksAndPieces", translation},
       {"GptInBf16", bf16}};
   for (std::size_t i = 0; i < all.size(); ++i) all[i].number = i;
