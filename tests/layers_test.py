@@ -39,7 +39,8 @@ ROOMS = {
     "models/data": "core/base core/spec",
     "models/exported": "core/base core/spec core/os core/safetensors models/base models/data",
     "models/text": "core/base core/spec models/base",
-    "models/families": "core/base core/spec models/base models/data models/text",
+    "models/pictures": "core/base core/spec models/base",
+    "models/families": "core/base core/spec models/base models/data models/pictures models/text",
     "models/modules": "core/base core/spec models/base",
     "trainer/config": "core/base core/spec core/device",
     "trainer/storage": "core/base core/spec core/os core/safetensors",
@@ -101,8 +102,9 @@ PUBLIC = {
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
     "models/exported": "adapter exported",
-    "models/families": "builtin cnn_config gpt_config mlp_config resnet_config",
+    "models/families": "builtin gpt_config mlp_config",
     "models/modules": "graph sequential",
+    "models/pictures": "cnn_config resnet_config",
     "models/text": "rnn_config",
     "trainer/config": "contract events results session_config session_state train_config "
                       "trial_config trial_plan",
@@ -113,7 +115,7 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
 WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/modules",
-              "models/text", "trainer/torch", "trainer/c10d", "trainer/hosts", "trainer/compute", "trainer/profile", "trainer/planning",
+              "models/pictures", "models/text", "trainer/torch", "trainer/c10d", "trainer/hosts", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 WITH_CUDA = ("core/device/cuda/", "core/peers/nccl/", "trainer/torch/cuda/")

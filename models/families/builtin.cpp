@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "models/families/cnn.h"
 #include "models/families/gpt.h"
 #include "models/families/mlp.h"
-#include "models/families/resnet.h"
+#include "models/pictures/cnn.h"
+#include "models/pictures/resnet.h"
 #include "models/text/rnn.h"
 #include "spillway/data_source.h"
 

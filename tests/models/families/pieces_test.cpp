@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/spec/stored_tensor.h"
-#include "models/families/cnn.h"
 #include "models/families/gpt.h"
 #include "models/families/mlp.h"
+#include "models/pictures/cnn.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/models/run_layers.h"

@@ -9,7 +9,7 @@
 #include "spillway/model.h"
 #include "spillway/resnet_config.h"
 
-/// The residual network of models/families/resnet.h in plain LibTorch modules, with the names of
+/// The residual network of models/pictures/resnet.h in plain LibTorch modules, with the names of
 /// torchvision and without dropout.
 namespace spillway::testing {
 

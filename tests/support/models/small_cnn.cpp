@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "models/families/cnn.h"
+#include "models/pictures/cnn.h"
 #include "tests/support/models/small_resnet.h"
 
 namespace spillway::testing {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "models/families/resnet.h"
+#include "models/pictures/resnet.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/made_up_digits.h"
 #include "tests/support/models/safetensors.h"

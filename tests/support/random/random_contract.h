@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "models/families/cnn.h"
 #include "models/families/mlp.h"
+#include "models/pictures/cnn.h"
 #include "models/text/rnn.h"
 #include "tests/support/models/small_cnn.h"
 #include "tests/support/models/small_resnet.h"

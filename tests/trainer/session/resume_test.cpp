@@ -69,7 +69,9 @@ TrialConfig sgd() {
   return trial;
 }
 TrialConfig resnet() { return resnet_trial(); }
-TrialConfig cnn_in_pieces() { return cnn_trial(small_cnn(/*drop=*/0.1, {.channels = 2, .height = 3})); }
+TrialConfig cnn_in_pieces() {
+  return cnn_trial(small_cnn(/*drop=*/0.1, {.channels = 2, .height = 3}));
+}
 
 TrialConfig rnn() { return rnn_trial(small_rnn(RnnPreset::nmt, /*dropout=*/0.1, /*pieces=*/2)); }
 

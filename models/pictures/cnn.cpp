@@ -1,4 +1,4 @@
-#include "models/families/cnn.h"
+#include "models/pictures/cnn.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,9 @@
 #include "models/base/batch_norm.h"
 #include "models/base/freeze.h"
 #include "models/base/model_checks.h"
-#include "models/families/cnn_graph.h"
-#include "models/families/cnn_layers.h"
-#include "models/families/cnn_rows.h"
+#include "models/pictures/cnn_graph.h"
+#include "models/pictures/cnn_layers.h"
+#include "models/pictures/cnn_rows.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 #include "spillway/loss.h"

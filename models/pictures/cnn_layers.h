@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "models/families/cnn_graph.h"
-#include "models/families/cnn_rows.h"
+#include "models/pictures/cnn_graph.h"
+#include "models/pictures/cnn_rows.h"
 #include "spillway/model.h"
 
 /// Layers of convolutional networks.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/families/cnn_graph.h"
+#include "models/pictures/cnn_graph.h"
 
 /// Layers of convolutional networks that are divided by the rows of their pictures.
 namespace spillway {

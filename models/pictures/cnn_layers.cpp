@@ -1,4 +1,4 @@
-#include "models/families/cnn_layers.h"
+#include "models/pictures/cnn_layers.h"
 
 #include <ATen/ops/amax.h>
 #include <ATen/ops/avg_pool2d.h>

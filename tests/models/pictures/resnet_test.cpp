@@ -1,4 +1,4 @@
-#include "models/families/resnet.h"
+#include "models/pictures/resnet.h"
 #include <torch/torch.h>
 
 #include <gtest/gtest.h>

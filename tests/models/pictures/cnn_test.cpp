@@ -1,4 +1,4 @@
-#include "models/families/cnn.h"
+#include "models/pictures/cnn.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/families/cnn_graph.h"
+#include "models/pictures/cnn_graph.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 #include "tests/support/check/thrown.h"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "models/base/model_checks.h"
-#include "models/families/cnn_graph.h"
-#include "models/families/family_fields.h"
+#include "models/pictures/cnn_graph.h"
+#include "models/pictures/picture_fields.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "models/families/cnn_rows.h"
+#include "models/pictures/cnn_rows.h"
 
 #include <algorithm>
 

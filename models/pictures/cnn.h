@@ -10,7 +10,7 @@ namespace spillway {
 
 /// A convolutional network for the classification of pictures, as its configuration describes it.
 /// A layer of the model is a convolution, a linear layer or a pooling, with the operations after
-/// it: batch normalization, a sum, the activation, dropout (models/families/cnn_graph.h). The last
+/// it: batch normalization, a sum, the activation, dropout (models/pictures/cnn_graph.h). The last
 /// one computes the cross entropy, summed over samples. A sample is a picture of integers and a
 /// label in [0, num_classes); batch edge "rows" is [sample, num_channels * image_size^2 + 1] i64.
 /// Layer "conv1" has the parameters "conv1.weight" and "conv1.bias"; with batch normalization "bn1"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "models/families/cnn_graph.h"
+#include "models/pictures/cnn_graph.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/families/cnn_graph.h"
+#include "models/pictures/cnn_graph.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "models/families/resnet.h"
+#include "models/pictures/resnet.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "models/base/model_checks.h"
-#include "models/families/cnn.h"
-#include "models/families/cnn_graph.h"
-#include "models/families/family_fields.h"
+#include "models/pictures/cnn.h"
+#include "models/pictures/cnn_graph.h"
+#include "models/pictures/picture_fields.h"
 
 namespace spillway {
 namespace {
