@@ -64,10 +64,11 @@ std::vector<int> ModelSpec::consumers(int edge) const {
 bool ModelSpec::are_all_pieces(const std::vector<int>& numbers) const {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const LayerSpec& layer = layers[static_cast<std::size_t>(numbers[i])];
-    if (layer.piece != static_cast<int>(i)) return false;
+    const auto piece = static_cast<int>(i);
+    if (layer.piece != piece || numbers[i] != numbers[0] + piece) return false;
     if (layer.pieces != static_cast<int>(numbers.size())) return false;
   }
-  return true;
+  return !numbers.empty();
 }
 
 int ModelSpec::num_uses(int param) const {

@@ -57,9 +57,10 @@ struct CnnLayerConfig {
   bool operator==(const CnnLayerConfig&) const = default;
 };
 
-/// Into how many pieces the layers of a convolutional network are divided; 0: automatic.
+/// Into how many pieces the layers of a convolutional network are divided.
 struct CnnPieces {
-  std::int64_t channels = 1;  ///< of a convolution, by output channels, and of a linear layer
+  /// Of a convolution, by output channels, and of a linear layer; 0: automatic.
+  std::int64_t channels = 1;
   /// Of convolutions, poolings and sums, by rows of their pictures; then no convolution is divided
   /// by channels.
   std::int64_t height = 1;

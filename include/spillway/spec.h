@@ -146,8 +146,8 @@ struct EdgeSpec {
   /// Number of layers that make it. Above 1, these are pieces, from `producer` on; it is the sum of
   /// their terms, by the tree of core/base/fold.h, and one layer reads it.
   int makers = 1;
-  /// Above 1: it has a gradient, and all pieces of one layer read it, one layer each, and nothing
-  /// else; its gradient is the sum over the pieces, by the same tree.
+  /// Above 1: it has a gradient, and only consecutive layers read it, one for each piece of a
+  /// layer; its gradient is the sum over the pieces, by the same tree.
   int reading_pieces = 1;
   bool keeps_type = false;  ///< it stays f32, whatever TrainConfig::dtype says
 
@@ -186,7 +186,8 @@ struct ModelSpec {
   std::int64_t num_parameters() const;
   /// Layers that read edge `edge`, ascending.
   std::vector<int> consumers(int edge) const;
-  /// Whether these layers are one for each piece of one divided layer, in order.
+  /// Whether these layers are consecutive, one for each piece of a layer, in order. True for a
+  /// layer that is not divided.
   bool are_all_pieces(const std::vector<int>& numbers) const;
   /// The sums of all metrics together.
   int num_metric_sums() const;

@@ -64,14 +64,15 @@ struct Piece {
 
 /// Rows of an edge that a piece reads.
 struct EdgeRows {
-  int piece = 0;  ///< whose place is that of the layer that makes the edge
+  int piece = 0;  ///< of the reading step, which lies where the edge is made
   int edge = 0;
   RowRange rows;
-  int reader = 0;  ///< the piece
+  int reader = 0;  ///< the piece that reads them
   auto operator<=>(const EdgeRows&) const = default;
 };
 
-/// Edges with copies of the rows that pieces read from others, so that these alone go there.
+/// Edges with copies of the rows that pieces read from others, so that only these rows go to
+/// another device.
 using Halos = std::map<EdgeRows, int>;
 
 /// Standard deviation of the initial weights. Source: He et al., "Delving deep into rectifiers",
@@ -126,10 +127,11 @@ class CnnBuilder {
   void add_divided(const CnnStep& step);
   void add_in_rows(const CnnStep& step);
   Halos add_halos(const CnnStep& step, int pieces);
-  /// Appends the first steps of the batch normalization of `convs`, the pieces of a convolution.
-  /// Returns the edge of the factors.
-  int add_factors(const CnnStep& step, const std::vector<int>& convs,
-                  const std::vector<int>& params);
+  /// The steps of a batch normalization before the last (models/base/batch_norm.h): of one piece,
+  /// and of all. Both return the edge.
+  int add_moments(const CnnStep& step, const Place& place, int edge);
+  int add_factors(const CnnStep& step, std::vector<int> moments, const std::vector<int>& params);
+  int add_of_channels(LayerSpec spec, std::unique_ptr<Layer> layer, std::int64_t channels);
   std::vector<int> add_params(const CnnStep& step, int piece = 0, int pieces = 1);
   /// Returns the edge that the layer makes; -1 for the loss.
   int add_layer(const CnnStep& step, const Place& place, Reading reading,
@@ -149,7 +151,6 @@ class CnnBuilder {
                  const Piece& reader, const Halos& halos) const;
   /// Whether pieces can read the first term: no other layer may read edges with gradients.
   bool is_read_alone(const CnnStep& step) const;
-  std::string kind(const CnnStep& step) const;
   TensorSpec output(const CnnShape& shape) const;
 
   const CnnConfig& config_;
@@ -201,7 +202,7 @@ Reading CnnBuilder::read(std::span<const std::vector<CnnSource>> terms) const {
     for (const CnnSource& source : term) {
       const auto& made = source.step < 0 ? rows : outputs_[at(source.step)];
       for (const int edge : made.edges) {
-        if (parts.empty() || !made.in_rows || edge == made.edges.front())
+        if (!made.in_rows || edge == made.edges.front())
           parts.push_back({.strips = {}, .pool = source.pool, .flat = source.flat});
         parts.back().strips.push_back({reading.number_of(edge)});
       }
@@ -231,26 +232,6 @@ bool CnnBuilder::is_read_alone(const CnnStep& step) const {
   return std::ranges::all_of(step.terms[0], [&](const CnnSource& source) {
     return source.step < 0 || (source.pool == CnnPool::none && num_reads_[at(source.step)] == 1);
   });
-}
-
-/// Costs depend on more than shapes.
-std::string CnnBuilder::kind(const CnnStep& step) const {
-  const CnnLayerConfig& layer = step.layer;
-  const auto text = [](const CnnSize& size) { return fmt::format("{}x{}", size[0], size[1]); };
-  std::string kind = fmt::format("{}.{}", family_, to_string(layer.type));
-  if (layer.kernel_size[0] > 0) {
-    kind +=
-        fmt::format("/{}/{}/{}", text(layer.kernel_size), text(layer.stride), text(layer.padding));
-  }
-  for (const auto& term : step.terms) {
-    for (const CnnSource& source : term) {
-      if (source.pool != CnnPool::none) kind += "+pool";
-    }
-  }
-  if (layer.activation != CnnActivation::none) {
-    kind += fmt::format("+{}", to_string(layer.activation));
-  }
-  return step.dropout > 0 ? kind + "+dropout" : kind;
 }
 
 TensorSpec CnnBuilder::output(const CnnShape& shape) const {
@@ -299,7 +280,7 @@ int CnnBuilder::add_layer(const CnnStep& step, const Place& place, Reading readi
            .factors = reading.factors,
            .pictures = {config_.num_channels, config_.image_size, config_.input_scale}};
   LayerSpec spec{.name = place.name,
-                 .kind = kind(step),
+                 .kind = kind_of(family_, op),
                  .params = std::move(params),
                  .inputs = std::move(reading.inputs),
                  .piece = place.piece,
@@ -309,7 +290,8 @@ int CnnBuilder::add_layer(const CnnStep& step, const Place& place, Reading readi
     const auto outputs = static_cast<double>(sample_.size * out.elements());
     const auto area = static_cast<double>(layer.kernel_size[0] * layer.kernel_size[1]);
     spec.forward_flops = 2 * outputs * area * static_cast<double>(step.in.channels);
-    spec.saved_elements = 3 * outputs;
+    const bool is_bare = !op.has_norm && layer.activation == CnnActivation::none;
+    spec.saved_elements = is_bare ? outputs : 3 * outputs;
   }
   const auto position = static_cast<int>(model_.spec().layers.size());
   if (place.is_end && position != num_whole_) spec.draws_as = num_whole_;
@@ -399,8 +381,8 @@ Halos CnnBuilder::add_halos(const CnnStep& step, int pieces) {
   return halos;
 }
 
-/// With batch normalization a piece is three layers: the convolution, its moments, and, when the
-/// factors are made of those of all pieces, the rest.
+/// With batch normalization a piece is a convolution, its moments and, when the factors have been
+/// made of those of all pieces, the rest.
 void CnnBuilder::add_in_rows(const CnnStep& step) {
   const int pieces = num_row_pieces(step);
   const bool has_norm = !norm_name(step.layer).empty();
@@ -411,7 +393,7 @@ void CnnBuilder::add_in_rows(const CnnStep& step) {
   };
   std::vector<CnnStep> ends(at(pieces), step);
   std::vector<Reading> readings(at(pieces));
-  std::vector<int> convs;
+  std::vector<int> moments;
   for (int i = 0; i < pieces; ++i) {
     const RowRange output = rows_of_piece(step.out.height, i, pieces);
     CnnStep& end = ends[at(i)];
@@ -425,15 +407,16 @@ void CnnBuilder::add_in_rows(const CnnStep& step) {
       conv.terms.resize(1);
       conv.layer.batch_norm = "false";
       conv.layer.activation = CnnActivation::none;
-      convs.push_back(add_layer(conv, place("conv.", i), std::move(reading), {params[0]}));
+      const int edge = add_layer(conv, place("conv.", i), std::move(reading), {params[0]});
+      moments.push_back(add_moments(conv, place("moments.", i), edge));
       end.layer = {.type = CnnLayerType::add, .activation = step.layer.activation};
-      reading = {.inputs = {convs.back()}, .terms = {{{.strips = {{}}}}}};
+      reading = {.inputs = {edge}, .terms = {{{.strips = {{}}}}}};
     }
     for (std::size_t t = 1; t < step.terms.size(); ++t) {
       read_rows(reading, step.terms[t], output, {i, pieces}, halos);
     }
   }
-  const int factors = has_norm ? add_factors(step, convs, params) : -1;
+  const int factors = has_norm ? add_factors(step, std::move(moments), params) : -1;
   StepOutput made{.edges = {}, .in_rows = true};
   for (int i = 0; i < pieces; ++i) {
     Reading& reading = readings[at(i)];
@@ -444,34 +427,40 @@ void CnnBuilder::add_in_rows(const CnnStep& step) {
   outputs_.push_back(std::move(made));
 }
 
-int CnnBuilder::add_factors(const CnnStep& step, const std::vector<int>& convs,
+int CnnBuilder::add_of_channels(LayerSpec spec, std::unique_ptr<Layer> layer,
+                                std::int64_t channels) {
+  const TensorSpec tensor{DType::f32, {{"moment", 2}, {"channel", channels}}};
+  const int edge = model_.add_layer(std::move(spec), std::move(layer), tensor);
+  model_.spec().edges.back().keeps_type = true;
+  return edge;
+}
+
+int CnnBuilder::add_moments(const CnnStep& step, const Place& place, int edge) {
+  return add_of_channels({.name = place.name,
+                          .kind = family_ + ".moments",
+                          .inputs = {edge},
+                          .saved_elements = static_cast<double>(sample_.size * step.out.elements()),
+                          .piece = place.piece,
+                          .pieces = place.pieces},
+                         make_cnn_moments(), step.out.channels);
+}
+
+int CnnBuilder::add_factors(const CnnStep& step, std::vector<int> moments,
                             const std::vector<int>& params) {
-  const auto pieces = static_cast<int>(convs.size());
-  const TensorSpec tensor{DType::f32, {{"moment", 2}, {"channel", step.out.channels}}};
-  const auto add = [&](LayerSpec spec, std::unique_ptr<Layer> layer) {
-    spec.pieces = pieces;
-    const int edge = model_.add_layer(std::move(spec), std::move(layer), tensor);
-    model_.spec().edges.back().keeps_type = true;
-    return edge;
-  };
-  const std::string& name = step.layer.name;
-  std::vector<int> moments;
+  const auto pieces = static_cast<int>(moments.size());
   std::vector<double> shares;
   for (int i = 0; i < pieces; ++i) {
     const RowRange rows = rows_of_piece(step.out.height, i, pieces);
     shares.push_back(static_cast<double>(rows.size()) / static_cast<double>(step.out.height));
-    moments.push_back(add({.name = fmt::format("{}/moments.{}", name, i),
-                           .kind = family_ + ".moments",
-                           .inputs = {convs[at(i)]},
-                           .piece = i},
-                          make_cnn_moments()));
   }
-  return add(
-      {.name = name + "/factors",
+  return add_of_channels(
+      {.name = step.layer.name + "/factors",
        .kind = family_ + ".factors",
        .params = {params.begin() + 1, params.end()},
-       .inputs = std::move(moments)},
-      make_cnn_factors(std::move(shares), sample_.size * step.out.area(), config_.batch_norm_eps));
+       .inputs = std::move(moments),
+       .pieces = pieces},
+      make_cnn_factors(std::move(shares), sample_.size * step.out.area(), config_.batch_norm_eps),
+      step.out.channels);
 }
 
 }  // namespace

@@ -14,8 +14,10 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "models/base/batch_norm.h"
@@ -25,6 +27,23 @@
 
 namespace spillway {
 namespace {
+
+/// What a layer reads of its inputs, for which costs differ though shapes are equal.
+std::string text(const std::vector<std::vector<CnnPart>>& terms) {
+  std::string text;
+  for (const auto& term : terms) {
+    for (const CnnPart& part : term) {
+      for (const CnnStrip& strip : part.strips) {
+        text += fmt::format("+{}", strip.input);
+        if (strip.rows.end > 0) text += fmt::format(":{}", strip.rows.size());
+      }
+      if (part.pool != CnnPool::none) text += part.pool == CnnPool::average ? "avg" : "max";
+      if (part.flat) text += "flat";
+    }
+    text += ";";
+  }
+  return text;
+}
 
 class CnnLayer final : public Layer {
  public:
@@ -63,10 +82,10 @@ class CnnLayer final : public Layer {
                       at::ScalarType type) const {
     std::vector<at::Tensor> strips;
     for (const CnnStrip& strip : part.strips) {
-      at::Tensor x = inputs[strip.input];
-      if (x.scalar_type() == at::kLong) x = pictures(x).to(type);
-      const auto& [begin, end] = strip.rows;
-      strips.push_back(end == 0 ? x : x.narrow(2, begin, end - begin));
+      const at::Tensor& input = inputs[strip.input];
+      const bool is_batch = input.scalar_type() == at::kLong;
+      const at::Tensor x = rows_of(is_batch ? pictures(input) : input, strip.rows);
+      strips.push_back(is_batch ? at::mul(x.to(at::kFloat), op_.pictures.scale).to(type) : x);
     }
     at::Tensor x = joined(strips, 2);
     if (part.pool == CnnPool::average) x = x.mean({2, 3}, /*keepdim=*/true);
@@ -76,11 +95,14 @@ class CnnLayer final : public Layer {
 
   at::Tensor pictures(const at::Tensor& rows) const {
     const auto& [channels, size, scale] = op_.pictures;
-    const at::Tensor numbers = rows.narrow(1, 0, channels * size * size).to(at::kFloat);
-    return at::mul(numbers, scale).view({rows.size(0), channels, size, size});
+    return rows.narrow(1, 0, channels * size * size).view({rows.size(0), channels, size, size});
   }
 
-  /// A new tensor, which may be written.
+  static at::Tensor rows_of(const at::Tensor& x, const RowRange& rows) {
+    return rows.end == 0 ? x : x.narrow(2, rows.begin, rows.size());
+  }
+
+  /// A new tensor, which may be written, unless normalised() makes one of it.
   at::Tensor computed(const std::vector<at::Tensor>& parts, std::span<const at::Tensor> params,
                       const LayerContext& context, std::vector<at::Tensor>& observations) const {
     const auto& [height, width] = op_.layer.kernel_size;
@@ -104,7 +126,7 @@ class CnnLayer final : public Layer {
       case CnnLayerType::linear:
         return at::linear(joined(parts).flatten(1), params[0], params[1]);
       default:
-        return at::cat(parts, 1);
+        return op_.factors < 0 ? at::cat(parts, 1) : joined(parts);
     }
   }
 
@@ -162,6 +184,22 @@ class Factors final : public Layer {
 };
 
 }  // namespace
+
+std::string kind_of(const std::string& family, const CnnOp& op) {
+  const CnnLayerConfig& layer = op.layer;
+  const auto text_of = [](const CnnSize& size) { return fmt::format("{}x{}", size[0], size[1]); };
+  std::string kind = fmt::format("{}.{}", family, to_string(layer.type));
+  if (layer.kernel_size[0] > 0) {
+    kind += fmt::format("/{}/{}/{}/{}", text_of(layer.kernel_size), text_of(layer.stride),
+                        text_of(op.row_padding), layer.padding[1]);
+  }
+  kind += text(op.terms);
+  if (op.factors >= 0) kind += "+factors";
+  if (layer.activation != CnnActivation::none) {
+    kind += fmt::format("+{}", to_string(layer.activation));
+  }
+  return op.dropout > 0 ? kind + "+dropout" : kind;
+}
 
 std::unique_ptr<Layer> make_cnn_layer(CnnOp op) {
   return std::make_unique<CnnLayer>(std::move(op));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "models/pictures/cnn_graph.h"
@@ -44,10 +45,13 @@ struct CnnOp {
   /// of all are added, before the activation.
   std::vector<std::vector<CnnPart>> terms;
   CnnSize row_padding{0, 0};  ///< above and below, in place of that of `layer`
-  int factors = -1;           ///< the input with those of normalised(), -1: it is not called
+  int factors = -1;           ///< the input with those of normalised(); -1: there are none
   CnnPictures pictures;       ///< of an input that is `rows`
   int labels = -1;            ///< the input with `rows` of the loss layer, -1 for others
 };
+
+/// LayerSpec::kind of the layer: what its costs depend on beside shapes.
+std::string kind_of(const std::string& family, const CnnOp& op);
 
 /// -> [B, C', H', W'] or [B, C']; the loss layer -> sum of the cross entropies; weight: B.
 /// Parameters: of a convolution, weight [C', C, K, L], then bias [C'], those of add_batch_norm(),

@@ -22,9 +22,10 @@ RowWindow window_for(const CnnStep& step, const RowRange& output) {
   const CnnLayerConfig& layer = step.layer;
   const std::int64_t stride = layer.stride[0], padding = layer.padding[0];
   const std::int64_t begin = output.begin * stride - padding;
-  // With rows that windows skip, so that each row is read: too few for one more window.
+  // Rows that no window needs are read too, so that each row has a reader. They are fewer than a
+  // stride.
   const bool is_last = output.end == step.out.height;
-  const std::int64_t next = is_last ? step.in.height + padding : output.end * stride - padding;
+  const std::int64_t next = is_last ? step.in.height : output.end * stride - padding;
   const std::int64_t end =
       std::max(next, begin + (output.size() - 1) * stride + layer.kernel_size[0]);
   const RowRange rows{std::max<std::int64_t>(begin, 0), std::min(end, step.in.height)};

@@ -132,7 +132,8 @@ void visit_cnn(Config& cnn, Visitor& v) {
       pieces.field("height", cnn.pieces.height, IntRange{.min = 1, .max = 64},
                    "Number of pieces into which a convolution, pooling or sum is divided, by the "
                    "rows of its pictures; a layer with fewer rows has one for each. Convolutions "
-                   "are then not divided by channels.",
+                   "are then not divided by channels. Layers with dropout, and the last one, stay "
+                   "whole.",
                    yes);
     });
   }

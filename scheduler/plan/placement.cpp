@@ -68,8 +68,8 @@ void require_layers(const ModelSpec& model, const std::string& pattern, std::siz
                                 shown < names.size() ? ", ..." : ""));
 }
 
-/// By layer: whether a stage ends behind it. Another track reads what it makes, and no further
-/// piece of the same layer follows there.
+/// By layer: whether a stage ends behind it. Another track reads what it makes, and the next layer
+/// does too, or is not a further piece of the same layer.
 std::vector<bool> stage_ends(const ModelSpec& model, const std::vector<Place>& places) {
   std::vector<bool> ends(places.size());
   for (std::size_t reader = 0; reader < places.size(); ++reader) {
@@ -79,7 +79,9 @@ std::vector<bool> stage_ends(const ModelSpec& model, const std::vector<Place>& p
       const std::size_t maker = at(edge.producer + edge.makers - 1);
       const LayerSpec& spec = model.layers[maker];
       const bool is_last_piece = spec.piece + 1 == spec.pieces;
-      if (is_last_piece && places[reader].cells != places[maker].cells) ends[maker] = true;
+      const bool is_read_next = std::ranges::count(model.layers[maker + 1].inputs, e) > 0;
+      if ((is_last_piece || is_read_next) && places[reader].cells != places[maker].cells)
+        ends[maker] = true;
     }
   }
   return ends;
@@ -180,14 +182,13 @@ static bool has_part_of_layer(const LayerRange& stage, const ModelSpec& model) {
   return are_pieces(stage.begin, stage.begin - 1) || are_pieces(stage.begin, stage.end);
 }
 
-/// Whether a stage has pieces by rows: they have no weights, or share them.
-static bool has_rows(const LayerRange& stage, const ModelSpec& model) {
-  const auto is_shared = [&](int param) {
-    return model.params[at(param)].stored.name.empty() && model.num_uses(param) > 1;
-  };
+/// Whether the pieces of a stage are parts of weights; else they are rows.
+static bool has_parts_of_weights(const LayerRange& stage, const ModelSpec& model) {
   const auto begin = model.layers.begin() + stage.begin;
   return std::any_of(begin, begin + (stage.end - stage.begin), [&](const LayerSpec& layer) {
-    return layer.pieces > 1 && std::ranges::all_of(layer.params, is_shared);
+    return layer.pieces > 1 && std::ranges::any_of(layer.params, [&](int param) {
+             return !model.params[at(param)].stored.name.empty();
+           });
   });
 }
 
@@ -195,7 +196,8 @@ std::vector<std::string> letters_of(const Strategy& strategy, std::size_t stage,
                                     const ModelSpec& model) {
   const Stage& placed = strategy.stages[stage];
   std::string letter = placed.cells.size() > 1 ? "S" : "";
-  if (has_part_of_layer(placed.layers, model)) letter += has_rows(placed.layers, model) ? "A" : "P";
+  if (has_part_of_layer(placed.layers, model))
+    letter += has_parts_of_weights(placed.layers, model) ? "P" : "A";
   std::vector<std::string> letters(at(strategy.tracks));
   for (const Cell& cell : placed.cells) letters[at(cell.track)] = letter.empty() ? "O" : letter;
   return letters;

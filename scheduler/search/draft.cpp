@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "scheduler/plan/placement.h"
 #include "spillway/ids.h"
@@ -37,15 +38,27 @@ std::vector<std::string> patterns(const std::vector<WholeLayer>& layers, std::si
 
 std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<double>& cost_s) {
   std::vector<WholeLayer> layers;
+  std::set<int> params;  // of the last one
+  double most_s = 0;
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.layers[l];
     const std::string name = whole_name(layer);
     if (layers.empty() || layers.back().name != name) {
       layers.push_back({name, layer.kind, block_of(name), layer.pieces});
+      params.clear();
+      most_s = cost_s[l];
     }
-    layers.back().cost_s += cost_s[l];
-    ++layers.back().num_layers;
-    for (int p : layer.params) layers.back().weights += model.params[at(p)].tensor.bytes();
+    WholeLayer& whole = layers.back();
+    if (cost_s[l] > most_s) whole.kind = layer.kind;
+    most_s = std::max(most_s, cost_s[l]);
+    whole.cost_s += cost_s[l];
+    ++whole.num_layers;
+    for (int p : layer.params) {
+      if (!params.insert(p).second) continue;
+      const ParamSpec& param = model.params[at(p)];
+      whole.weights += param.tensor.bytes();
+      if (!param.stored.name.empty()) whole.divided_weights += param.tensor.bytes();
+    }
   }
   return layers;
 }
@@ -60,7 +73,8 @@ std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& laye
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const Grid& grid = draft.grids[l];
     const int parts = layers[l].pieces > 1 ? grid.pieces : 1;
-    const Bytes bytes = layers[l].weights / static_cast<Bytes>(parts);
+    const Bytes divided = layers[l].divided_weights;
+    const Bytes bytes = layers[l].weights - divided + divided / static_cast<Bytes>(parts);
     int set = 0;  // the first in which all tracks have room
     for (int track : grid.tracks) {
       const auto& [number, filled] = tracks[track];

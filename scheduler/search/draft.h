@@ -15,12 +15,14 @@ namespace spillway {
 /// A layer with all its pieces, and the layer that joins them if there is one. A search places them
 /// together, since patterns name them together.
 struct WholeLayer {
-  std::string name, kind;
+  std::string name;
+  std::string kind;   ///< of the costliest of its layers
   std::string block;  ///< "h.3.", or empty: it is in no block
   int pieces = 1;
-  double cost_s = 0;  ///< forward and backward of one virtual node
-  Bytes weights = 0;
-  int num_layers = 0;  ///< of the model
+  double cost_s = 0;          ///< forward and backward of one virtual node
+  Bytes weights = 0;          ///< each once
+  Bytes divided_weights = 0;  ///< of these, those of which each piece has a part
+  int num_layers = 0;         ///< of the model
 };
 
 /// The layers of a model, in order. `cost_s`: by layer of the model.

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <barrier>
 #include <cstring>
-#include <ctime>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "core/base/thread_cpu_time.h"
 #include "core/device/device.h"
 #include "core/device/kernels.h"
 #include "trainer/torch/counting_allocator.h"
@@ -31,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRound(20);
 
+double thread_cpu_s() { return thread_cpu_time().count(); }
 double clock_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 /// Calls of `work` per second of `now_s` on this thread, measured for kRound.
@@ -75,12 +76,6 @@ double measure_copy(Bytes link_bytes_per_s) {
 }
 
 }  // namespace
-
-double thread_cpu_s() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 double expected(std::vector<double> values) {
   values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4));

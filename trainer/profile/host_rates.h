@@ -25,9 +25,6 @@ void repeat_measurement(const Measure& measure, std::chrono::milliseconds least)
 /// The least time for each of the parts that are measured together.
 inline constexpr std::chrono::milliseconds kPerPart(30);
 
-/// Seconds for which the calling thread has computed.
-double thread_cpu_s();
-
 template <typename Work>
 double seconds_of(const Work& work) {
   using Clock = std::chrono::steady_clock;

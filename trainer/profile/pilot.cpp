@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/thread_cpu_time.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 #include "trainer/compute/run_on.h"
@@ -206,10 +207,10 @@ double time_op_start(const std::vector<PilotLayers>& layers, const Pilot::Device
   const OneTorchThread one_thread;
   std::vector<double> whole_s, in_ops_s;
   const auto round = [&] {
-    pass();  // fills the caches
-    const double begin_s = thread_cpu_s();  // slowed devices sleep in proportion to this time
+    pass();                                // fills the caches
+    const auto begin = thread_cpu_time();  // slowed devices sleep in proportion to this time
     pass();
-    whole_s.push_back(thread_cpu_s() - begin_s);
+    whole_s.push_back((thread_cpu_time() - begin).count());
     in_ops_s.push_back(passes_in_ops(layers, devices));
   };
   const std::size_t ops = 2 * layers[0].size();

@@ -67,7 +67,8 @@ class Pilot {
                           const std::function<std::function<void()>()>& make_work);
 
   ProfileCache cache_;
-  // Not in the file: they depend on what else runs now.
+  // Not in the file: they depend on what else runs. The first measurement counts for a session, so
+  // that its plans agree.
   std::optional<double> dispatch_latency_s_;
   std::map<std::pair<Bytes, int>, double> link_delays_s_;
 };

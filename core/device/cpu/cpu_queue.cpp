@@ -1,7 +1,6 @@
 #include "core/device/cpu/cpu_queue.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cassert>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "core/base/default_floats.h"
+#include "core/base/thread_cpu_time.h"
 
 namespace spillway {
 namespace {
@@ -37,12 +37,6 @@ class CpuEvent final : public Event::State {
   mutable CondVar happened_;
   bool done_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
-
-std::chrono::duration<double> thread_cpu_time() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
 
 }  // namespace
 

@@ -128,6 +128,11 @@ TEST(ModelSpec, RefusesEdgesThatDisagreeWithPieces) {
   expect_refused(changed([](ModelSpec& s) { std::swap(s.layers[1].piece, s.layers[2].piece); }),
                  problem);
   expect_refused(changed([](ModelSpec& s) { s.layers[1].piece = 4; }), "none of its pieces");
+  ModelSpec two = testing::divided_chain(2, 2);  // piece 0 of one layer and piece 1 of another
+  two.layers[6].inputs = two.layers[1].inputs;
+  two.layers[2].inputs = {0};
+  two.edges[at(two.layers[4].outputs[0])].reading_pieces = 1;
+  expect_refused(two, problem);
   EXPECT_NO_THROW(changed([&](ModelSpec& s) { s.edges[at(normed)].reading_pieces = 1; }).validate())
       << "a chain of additions";
 }

@@ -91,17 +91,26 @@ Values gradients_of(const std::vector<at::Tensor>& params, const Model& model) {
 void expect_same_function(const Model& divided, const Model& whole, const at::Tensor& batch) {
   const Values values = whole_values(whole);
   const auto of_divided = parts_of(values, divided.spec), of_whole = parts_of(values, whole.spec);
-  const at::Tensor a = run_layers(divided, of_divided, batch).last.output;
-  const at::Tensor b = run_layers(whole, of_whole, batch).last.output;
+  const auto loss_of = [&](const Model& model, const std::vector<at::Tensor>& params) {
+    return run_layers(model, params, batch, /*training=*/false).last.output.item<double>();
+  };
+  EXPECT_NEAR(loss_of(divided, of_divided) / loss_of(whole, of_whole), 1, 1e-5) << "evaluation";
+  const auto run = run_layers(divided, of_divided, batch),
+             expected = run_layers(whole, of_whole, batch);
+  for (const auto& [name, observed] : run.observed) {
+    if (!expected.observed.contains(name)) continue;  // a part
+    EXPECT_TRUE(at::allclose(observed, expected.observed.at(name), 1e-5, 1e-6)) << name;
+  }
+  const at::Tensor &a = run.last.output, &b = expected.last.output;
   EXPECT_NEAR(a.item<double>(), b.item<double>(), 1e-5 * std::abs(b.item<double>()));
   a.backward();
   b.backward();
   const Values gradients = gradients_of(of_whole, whole);
   for (const auto& [name, gradient] : gradients_of(of_divided, divided)) {
-    const at::Tensor& expected = gradients.at(name);
-    EXPECT_LT((gradient - expected).norm().item<double>(), 1e-5 * expected.norm().item<double>())
+    const at::Tensor& of_name = gradients.at(name);
+    EXPECT_LT((gradient - of_name).norm().item<double>(), 1e-5 * of_name.norm().item<double>())
         << name;
-    EXPECT_GT(expected.norm().item<double>(), 0) << name;
+    EXPECT_GT(of_name.norm().item<double>(), 0) << name;
   }
 }
 

@@ -185,7 +185,8 @@ TEST(Resnet, AppliesKeyedDropoutInEveryBlock) {
 }
 
 /// The error of make_resnet() for a configuration.
-ConfigError error_of(const std::function<void(ResnetConfig&)>& change, std::int64_t vn_size = 4) {
+ConfigError resnet_error(const std::function<void(ResnetConfig&)>& change,
+                         std::int64_t vn_size = 4) {
   ResnetConfig config = resnet_config();
   change(config);
   return thrown<ConfigError>([&] { make_resnet(config, vn_size); });
@@ -197,38 +198,43 @@ void expect_error(const ConfigError& error, const std::string& field, const std:
 }
 
 TEST(Resnet, ChecksSizes) {
-  expect_error(error_of([](auto& c) { c.hidden_sizes = {}; }), "model.hidden_sizes", "is empty");
-  expect_error(error_of([](auto& c) { c.hidden_sizes = {8, 0}; }), "model.hidden_sizes", "is 0");
-  expect_error(error_of([](auto& c) {
+  expect_error(resnet_error([](auto& c) { c.hidden_sizes = {}; }), "model.hidden_sizes",
+               "is empty");
+  expect_error(resnet_error([](auto& c) {
+                 c.hidden_sizes = {8, 0};
+               }),
+               "model.hidden_sizes", "is 0");
+  expect_error(resnet_error([](auto& c) {
                  c.hidden_sizes = {8, 1 << 20};
                }),
                "model.hidden_sizes", "is 1048576, must be an integer from 1 to");
-  expect_error(error_of([](auto& c) { c.depths = {1}; }), "model.depths",
+  expect_error(resnet_error([](auto& c) { c.depths = {1}; }), "model.depths",
                "has 1 stages, model.hidden_sizes has 2");
-  expect_error(error_of([](auto& c) { c.depths = {1, 0}; }), "model.depths", "is 0");
-  expect_error(error_of([](auto& c) { c.image_size = 0; }), "model.image_size", "is 0");
-  expect_error(error_of([](auto& c) {
+  expect_error(resnet_error([](auto& c) { c.depths = {1, 0}; }), "model.depths", "is 0");
+  expect_error(resnet_error([](auto& c) { c.image_size = 0; }), "model.image_size", "is 0");
+  expect_error(resnet_error([](auto& c) {
                  c.image_size = 4;
                  c.hidden_sizes = {2, 2, 2, 2};
                  c.depths = {1, 1, 1, 1};
                }),
                "model.hidden_sizes", "pictures of 4 x 4 cannot be halved as often");
-  expect_error(error_of([](auto& c) { c.dropout = 1; }), "model.dropout", "below 1");
-  expect_error(error_of([](auto& c) { c.batch_norm_eps = 0; }), "model.batch_norm_eps", "above 0");
-  expect_error(error_of([](auto& c) { c.batch_norm_momentum = 2; }), "model.batch_norm_momentum",
-               "at least 0 and at most 1");
-  expect_error(error_of([](auto& c) { c.freeze = {"*.running_mean"}; }), "model.freeze",
+  expect_error(resnet_error([](auto& c) { c.dropout = 1; }), "model.dropout", "below 1");
+  expect_error(resnet_error([](auto& c) { c.batch_norm_eps = 0; }), "model.batch_norm_eps",
+               "above 0");
+  expect_error(resnet_error([](auto& c) { c.batch_norm_momentum = 2; }),
+               "model.batch_norm_momentum", "at least 0 and at most 1");
+  expect_error(resnet_error([](auto& c) { c.freeze = {"*.running_mean"}; }), "model.freeze",
                "matches no parameter");
 }
 
 TEST(Resnet, RefusesAVirtualNodeWithoutVariance) {
   const auto single_pixel = [](ResnetConfig& config) { config.image_size = 2; };
-  expect_error(error_of(single_pixel, 1), "train.batch_size", "a single value has no variance");
+  expect_error(resnet_error(single_pixel, 1), "train.batch_size", "a single value has no variance");
   ResnetConfig config = resnet_config();
   single_pixel(config);
   EXPECT_NO_THROW(make_resnet(config, 2));
   EXPECT_NO_THROW(make_resnet(resnet_config(), 1));
-  expect_error(error_of([](auto&) {}, 0), "train.batch_size", "must be at least 1");
+  expect_error(resnet_error([](auto&) {}, 0), "train.batch_size", "must be at least 1");
 }
 
 }  // namespace

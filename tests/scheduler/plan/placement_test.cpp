@@ -54,16 +54,25 @@ TEST(Placement, DividesBatchAndPieces) {
   EXPECT_EQ(letters_of(strategy, 0, model), (std::vector<std::string>{"O", "", "", ""}));
 }
 
-/// Pieces by rows share their weights, or have none. Those of one track are no part.
+/// Pieces by rows have no parts of weights. If one track has all pieces, it has the whole.
 TEST(Placement, ShowsRows) {
   ModelSpec model = divided_chain(1, 4);
-  for (int piece = 1; piece < 4; ++piece)
-    model.layers[at(1 + piece)].params = model.layers[1].params;
+  for (ParamSpec& param : model.params) param.stored = {};
   Strategy strategy = placed({{{{"*.mlp"}, {0, 1}, 2}}}, model, kGroups);
   EXPECT_EQ(letters_of(strategy, 1, model), (std::vector<std::string>{"A", ""}));
   EXPECT_EQ(letters_of(strategy, 2, model), (std::vector<std::string>{"", "A"}));
   strategy = placed({{{{"*.mlp"}, {1}}}}, model, kGroups);
   EXPECT_EQ(letters_of(strategy, 1, model), (std::vector<std::string>{"", "O"}));
+}
+
+/// Pieces that read what the one before them makes, as those of a normalization do, wait for no
+/// other piece: factors, mlp/0, mlp/1, add, loss.
+TEST(Placement, EndsAStageBehindWhatTheNextLayerReads) {
+  ModelSpec model = divided_chain(1, 2);
+  model.layers[0].name = "h.0.mlp/factors";
+  model.layers[0].pieces = 2;
+  const Strategy strategy = placed({{{{"*.mlp"}, {0, 1}, 2}}}, model, kGroups);
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 1}, {1, 2}, {2, 3}, {3, 5}}));
 }
 
 /// So that one track does not add the terms of all virtual nodes.

@@ -33,6 +33,11 @@ inline ModelSpec divided_chain(int blocks, int pieces, std::int64_t elements = 4
     const int terms = add_edge(block + "mlp", pieces);
     for (int i = 0; i < pieces; ++i) {
       LayerSpec& piece = add_layer(block + "mlp/" + std::to_string(i), normed);
+      model.params.back().stored = {.name = block + "mlp.weight",
+                                    .dims = {{"channel", pieces * elements}},
+                                    .size = pieces * elements,
+                                    .begin = i * elements,
+                                    .end = (i + 1) * elements};
       piece.outputs = {terms};
       piece.piece = i;
       piece.pieces = pieces;

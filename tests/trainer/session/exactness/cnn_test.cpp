@@ -85,6 +85,44 @@ TEST_P(CnnTraining, KeepsItsBitsWithStrategies) {
   }
 }
 
+TEST_P(CnnTraining, KeepsItsBitsInBf16) {
+  TrialConfig bf16 = trial();
+  bf16.train.dtype = bf16.train.gradient_dtype = FloatType::bf16;
+  const TrialResult expected = train(session_of(1, kAmple), bf16).trials[0];
+  const RunResult spilled = train(session_of(1, smallest_budget(bf16)), bf16);
+  expect_same_bits(spilled.trials[0], expected);
+  expect_within_budgets(spilled);
+}
+
+/// Pieces of one layer differ in padding and in what they read, and so in memory.
+TEST(CnnInRows, NeedsNoMoreMemoryThanMeasured) {
+  using enum CnnLayerType;
+  CnnConfig config{.num_channels = 1, .image_size = 8, .num_classes = 10, .input_scale = 1.0 / 16};
+  config.layers = {
+      {.name = "a", .out_channels = 64, .kernel_size = {1, 1}, .activation = CnnActivation::relu},
+      {.type = max_pool, .kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
+      {.type = dropout, .name = "drop", .p = 0.1},
+      {.name = "b", .out_channels = 64, .kernel_size = {3, 3}, .padding = {1, 1}},
+      {.type = add, .inputs = {"b", "drop"}},
+      {.name = "c",
+       .out_channels = 16,
+       .kernel_size = {3, 3},
+       .stride = {2, 2},
+       .padding = {1, 1},
+       .batch_norm = "true"},
+      {.type = linear, .out_features = 10}};
+  for (const std::int64_t height : {1, 2, 3, 4, 8}) {
+    SCOPED_TRACE(height);
+    config.pieces.height = height;
+    const TrialConfig trial = cnn_trial(config, /*vn_size=*/16);
+    const TrialResult expected = train(session_of(1, kAmple), trial).trials[0];
+    EXPECT_EQ(expected.reason, "");
+    const RunResult spilled = train(session_of(1, smallest_budget(trial)), trial);
+    expect_same_bits(spilled.trials[0], expected);
+    expect_within_budgets(spilled);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, CnnTraining, ::testing::Values(kWhole, kDivided, kInRows),
                          [](const auto& test) { return name_of(test.param); });
 
