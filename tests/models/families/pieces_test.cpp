@@ -162,7 +162,7 @@ TEST(CnnPieces, AreRowsOfPictures) {
   for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
   EXPECT_EQ(names,
             (std::vector<std::string>{
-                "conv1/conv.0", "conv1/conv.1", "conv1/moments.0", "conv1/moments.1",
+                "conv1/conv.0", "conv1/moments.0", "conv1/conv.1", "conv1/moments.1",
                 "conv1/factors", "conv1/0", "conv1/1", "pool/0", "pool/1", "left/0", "left/1",
                 "right/halo.0", "right/halo.1", "right/0", "right/1", "conv2", "fc1", "fc2"}));
   const ModelSpec& spec = model->spec;
