@@ -9,10 +9,8 @@ import os
 import pathlib
 import statistics
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-import pictures  # noqa: E402
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
 
@@ -22,21 +20,6 @@ GPT2 = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12,
 TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 8,
         "max_position_embeddings": 16, "vocab_size": 512}
 SHAPES = [(256, 256), (512, 512)]  # channels, tokens
-CLASSES = 100
-
-
-# Six convolutions of 3 x 3 with batch normalization; each second one ends with a pooling.
-CHANNELS = (16, 16, 32, 32, 64, 64)
-
-
-def network():
-    layers = []
-    for number, channels in enumerate(CHANNELS):
-        layers.append({"type": "conv", "name": f"conv{number}", "out_channels": channels,
-                       "kernel_size": 3, "padding": 1, "batch_norm": "true", "activation": "relu"})
-        if number % 2 == 1:
-            layers.append({"type": "max_pool", "name": f"pool{number}", "kernel_size": 2})
-    return [*layers, {"type": "global_avg_pool"}, {"type": "linear", "out_features": CLASSES}]
 
 
 def pieces(number):
@@ -100,43 +83,6 @@ def speed_table(program, text, shapes, numbers, rounds, steps):
                               f"{statistics.median(relative):.3f}", f"{max(differences):.1e}"])
 
 
-def pictures_table(program, folder, side, numbers, proposals):
-    """Divided by channels and by rows. Whether all runs had the bits that they should have."""
-    path = folder / "pictures.safetensors"
-    pictures.write(path, samples=16, channels=3, size=side, classes=CLASSES)
-    slow = {"kind": "cpu", "memory": AMPLE, "imitate": {"slowdown": 8, "link": "80MiB/s"}}
-    config = {"devices": [slow] * 4, "host_memory": AMPLE,
-              "data": {"format": "tensors", "path": str(path)},
-              "train": {"batch_size": 1, "virtual_nodes": 1, "learning_rate": 1e-4,
-                        "max_steps": 2, "eval_batches": 1}}
-    ways = [{}, *({"channels": number} for number in numbers), *({"height": n} for n in numbers)]
-    tables.print_head(["divided by", "least budget, MiB", "whole / divided", "compute of a step, ms",
-                       "fastest step on 4 devices, ms", "with", "bits"])
-    least, hashes = {}, []
-    for number, way in enumerate(ways):
-        config["model"] = {"family": "cnn", "image_size": side, "num_classes": CLASSES,
-                           "layers": network(), "pieces": way}
-        planned = spillway_run.plan(program, config)[0]
-        least[number] = planned["smallest_budget_bytes"]
-        found = spillway_run.search(program, config, folder / f"{number}.yaml", proposals)
-        tight = {**config, "devices": [{"kind": "cpu", "memory": least[number]}]}
-        ample = {**config, "devices": [{"kind": "cpu", "memory": AMPLE}] * 4}
-        runs = [spillway_run.train(program, each)
-                for each in (tight, spillway_run.with_found(ample, found))]
-        equal = hash_of(runs[0]) == hash_of(runs[1]) and hash_of(runs[0]) not in hashes
-        hashes.append(hash_of(runs[0]))
-        best = found["best"]
-        tables.print_row([", ".join(f"{key}: {value}" for key, value in way.items()) or "nothing",
-                          f"{least[number] / 2**20:,.1f}", f"{least[0] / least[number]:.2f}",
-                          f"{1e3 * planned['compute_s_per_step']:.0f}",
-                          f"{1e3 * best['step_s']:.0f}",
-                          "a strategy" if best["has_strategy"] else best["name"],
-                          "equal" if equal else "DIFFERENT"])
-        if not equal:
-            return False
-    return True
-
-
 def main():
     arguments = spillway_run.parser("small models, one round").parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
@@ -148,10 +94,6 @@ def main():
         speed_table(program, text, [(64, 32)], [1, 2], rounds=1, steps=3)
     else:
         speed_table(program, text, SHAPES, [1, 2, 4, 8, "auto"], rounds=3, steps=5)
-    print("\n## Pictures\n")
-    with tempfile.TemporaryDirectory() as folder:
-        side, numbers, proposals = (32, [2], 20) if arguments.brief else (224, [2, 4, 8], 2000)
-        right = pictures_table(program, pathlib.Path(folder), side, numbers, proposals) and right
     return 0 if right else 1
 
 
