@@ -38,7 +38,7 @@ class Moments : public torch::autograd::Function<Moments> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor x = saved[0].to(at::kFloat), &mean = saved[1];
-    const auto count = static_cast<double>(x.numel() / x.size(1));
+    const auto count = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
     const at::Tensor of_mean = gradients[0][0] / count, factor = gradients[0][1] * (2 / count);
     return {scaled(x, factor, of_mean - factor * mean).to(saved[0].scalar_type())};
   }
