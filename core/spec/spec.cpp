@@ -157,7 +157,7 @@ void ModelSpec::validate() const {
               "is not the producer of its output edge");
     }
     require(layer.piece >= 0 && layer.piece < layer.pieces, layer,
-            "has a number that is none of its pieces");
+            "its piece must be from 0 to its number of pieces - 1");
   }
   for (std::size_t e = 0; e < edges.size(); ++e) {
     if (edges[e].producer < 0) continue;

@@ -13,7 +13,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from gpt_strategies import (  # noqa: E402
-    LARGE, SMALL, WIDE, by_hand, config_of, hashes_of, placed, slow_device)
+    LARGE, SMALL, WIDE, by_hand, config_of, placed, slow_device)
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
 
@@ -83,7 +83,7 @@ def trials_table(program, runs, proposals, folder):
         runs_s = {each["name"]: each["run_s"] for each in search["runs"]}
         trained = [spillway_run.train(program, each)
                    for each in (config, spillway_run.with_found(config, search))]
-        right &= hashes_of(trained[0]) == hashes_of(trained[1])
+        right &= spillway_run.hashes_of(trained[0]) == spillway_run.hashes_of(trained[1])
         best = search["best"]
         real_s = [run.plan["wall_s"]["actual"] for run in trained]
         tables.print_row([name, f"{runs_s['as configured']:.1f}",

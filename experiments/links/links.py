@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from gpt_strategies import SMALL, WIDE, config_of, hash_of, slow_device  # noqa: E402
+from gpt_strategies import SMALL, WIDE, config_of, slow_device  # noqa: E402
 import ranks  # noqa: E402
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
@@ -47,7 +47,7 @@ def measure(program, config, folder, blind, proposals):
     trained_s = [row["trained_step_s"] for row in rows]
     shares = [planned / actual for planned, actual in zip(planned_s, trained_s)]
     return (seconds, shares, ranks.kendall_tau(planned_s, trained_s),
-            {hash_of(run) for run in runs}, found)
+            {spillway_run.hash_of(run) for run in runs}, found)
 
 
 def main():

@@ -38,10 +38,6 @@ def losses_of(run):
     return [event["loss"] for event in spillway_run.steps_of(run)]
 
 
-def hash_of(run):
-    return next(event["weights_xxh3"] for event in run.events if "weights_xxh3" in event)
-
-
 def memory_table(program, text, model, numbers):
     """Whether all runs had the bits that they should have."""
     tables.print_head(["pieces", "least budget, MiB", "undivided / divided", "shards there",
@@ -53,9 +49,10 @@ def memory_table(program, text, model, numbers):
         tight = {**config, "devices": [{"kind": "cpu", "memory": least[number]}]}
         small = spillway_run.train(program, tight)
         ample = spillway_run.train(program, config)
-        equal = losses_of(small) == losses_of(ample) and hash_of(small) == hash_of(ample)
-        right = right and equal and hash_of(small) not in hashes
-        hashes.append(hash_of(small))
+        weights, weights_with_room = map(spillway_run.hash_of, (small, ample))
+        equal = losses_of(small) == losses_of(ample) and weights == weights_with_room
+        right = right and equal and weights not in hashes
+        hashes.append(weights)
         tables.print_row([str(number), f"{least[number] / 2**20:,.1f}",
                           f"{least[numbers[0]] / least[number]:.2f}",
                           str(spillway_run.plan(program, tight)[0]["num_shards"]),

@@ -18,6 +18,7 @@ import tables  # noqa: E402
 
 AMPLE = "8GiB"
 CLASSES = 100
+
 # Six convolutions of 3 x 3 with batch normalization; each second one ends with a pooling.
 CHANNELS = (16, 16, 32, 32, 64, 64)
 
@@ -30,10 +31,6 @@ def network():
         if number % 2 == 1:
             layers.append({"type": "max_pool", "name": f"pool{number}", "kernel_size": 2})
     return [*layers, {"type": "global_avg_pool"}, {"type": "linear", "out_features": CLASSES}]
-
-
-def hash_of(run):
-    return next(event["weights_xxh3"] for event in run.events if "weights_xxh3" in event)
 
 
 def print_table(program, folder, side, numbers, proposals):
@@ -58,8 +55,9 @@ def print_table(program, folder, side, numbers, proposals):
         tight = {**config, "devices": [{"kind": "cpu", "memory": least[number]}]}
         runs = [spillway_run.train(program, each)
                 for each in (tight, spillway_run.with_found(config, found))]
-        equal = hash_of(runs[0]) == hash_of(runs[1]) and hash_of(runs[0]) not in hashes
-        hashes.append(hash_of(runs[0]))
+        weights, others = map(spillway_run.hash_of, runs)
+        equal = weights == others and weights not in hashes
+        hashes.append(weights)
         best = found["best"]
         tables.print_row([", ".join(f"{key}: {value}" for key, value in way.items()) or "nothing",
                           f"{least[number] / 2**20:,.1f}", f"{least[0] / least[number]:.2f}",

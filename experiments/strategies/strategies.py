@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from gpt_strategies import (  # noqa: E402
-    LARGE, SMALL, WIDE, by_hand, config_of, hash_of, placed, slow_device)
+    LARGE, SMALL, WIDE, by_hand, config_of, placed, slow_device)
 import pictures  # noqa: E402
 import ranks  # noqa: E402
 import spillway_run  # noqa: E402
@@ -61,7 +61,7 @@ def drawn_table(program, text, number):
             devices[-1]["imitate"] = {"fault": {"kind": "fail", "after_ops": draw.randint(1, 100)}}
         run = placed({**config, "devices": devices}, strategy,
                      lambda c: spillway_run.train(program, c))
-        is_equal = hash_of(run) == hash_of(alone)
+        is_equal = spillway_run.hash_of(run) == spillway_run.hash_of(alone)
         equal += is_equal
         lost += any(event["event"] == "lost" for event in run.events)
         tight += sum(device["evictions"]["actual"] for device in run.plan["devices"]) > 0
@@ -70,7 +70,7 @@ def drawn_table(program, text, number):
             print(f"seed {seed}: other bits", file=sys.stderr)
     tables.print_head(["drawn strategies", "with the bits of one device", "of these evicted copies",
                        "kept graphs", "lost a device", "control: one reduction group"])
-    differs = hash_of(other) != hash_of(alone)
+    differs = spillway_run.hash_of(other) != spillway_run.hash_of(alone)
     tables.print_row([str(number), str(equal), str(tight), str(kept), str(lost),
                       "other bits" if differs else "THE SAME BITS"])
     return equal == number and differs
@@ -89,7 +89,7 @@ def time_table(program, text, model, devices, slowdown, rounds, steps, proposals
         for name, (train, strategy) in compared.items():
             config = {**plain, "train": {**plain["train"], **train}}
             run = placed(config, strategy, lambda c: spillway_run.train(program, c))
-            hashes.add(hash_of(run))
+            hashes.add(spillway_run.hash_of(run))
             rows[name].append((spillway_run.step_seconds(run),
                                spillway_run.step_seconds(run, "planned"),
                                run.plan["h2d_bytes"]["actual"] / steps))

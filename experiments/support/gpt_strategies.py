@@ -36,16 +36,6 @@ def placed(config, strategy, run):
         return run({**config, "train": {**config["train"], "strategy": file.name}})
 
 
-def hashes_of(run):
-    """By trial."""
-    return {event["trial"]: event["weights_xxh3"] for event in run.events
-            if "weights_xxh3" in event}
-
-
-def hash_of(run):
-    return next(iter(hashes_of(run).values()))
-
-
 def by_hand(model, devices):
     """By name: values of `train`, and a strategy or None."""
     blocks = model["num_hidden_layers"]

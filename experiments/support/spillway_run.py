@@ -122,5 +122,16 @@ def cpu_seconds(pid):
     return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:13]]
 
 
+def hashes_of(run):
+    """Of the weights, by trial."""
+    return {event["trial"]: event["weights_xxh3"] for event in run.events
+            if "weights_xxh3" in event}
+
+
+def hash_of(run):
+    """Of the weights of the trial that has ended first."""
+    return next(iter(hashes_of(run).values()))
+
+
 def steps_of(run):
     return [event for event in run.events if event["event"] == "step"]

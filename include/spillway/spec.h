@@ -128,7 +128,7 @@ struct LayerSpec {
   /// For estimates: of the forward of one virtual node. Negative: derived from the shapes.
   double forward_flops = -1;
   double saved_elements = -1;  ///< that backward needs, output included; negative: derived
-  int piece = 0;               ///< number of its piece of the divided layer
+  int piece = 0;               ///< to which piece of the divided layer it belongs
   int pieces = 1;              ///< 1: not divided
   /// The number by which its random draws are keyed; negative: its position. Pieces must not change
   /// the draws of the layers behind them.

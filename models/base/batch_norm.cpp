@@ -91,9 +91,9 @@ at::Tensor batch_norm_factors(std::span<const at::Tensor> moments, std::span<con
                               const LayerContext& context, std::vector<at::Tensor>& observations) {
   at::Tensor mean = params[2], variance = params[3];
   if (context.training) {
-    mean = shares[0] * moments[0][0];
-    for (std::size_t i = 1; i < moments.size(); ++i) mean = mean + shares[i] * moments[i][0];
-    variance = at::zeros_like(mean);
+    mean = at::zeros_like(mean);
+    for (std::size_t i = 0; i < moments.size(); ++i) mean = mean + shares[i] * moments[i][0];
+    variance = at::zeros_like(variance);
     for (std::size_t i = 0; i < moments.size(); ++i) {
       variance = variance + shares[i] * (moments[i][1] + (moments[i][0] - mean).square());
     }

@@ -57,11 +57,6 @@ struct StepOutput {
   bool in_rows = false;  ///< pieces are rows, else channels or features
 };
 
-/// A part of a divided step.
-struct Piece {
-  int number = 0, pieces = 1;
-};
-
 /// Rows of an edge that a piece reads.
 struct EdgeRows {
   int piece = 0;  ///< of the reading step, which lies where the edge is made
@@ -145,10 +140,10 @@ class CnnBuilder {
   Reading read(std::span<const std::vector<CnnSource>> terms) const;
   /// What a piece reads of a source.
   std::vector<EdgeRows> rows_of(const CnnSource& source, const RowRange& rows,
-                                const Piece& reader) const;
+                                const Place& reader) const;
   /// Appends a term to what a piece reads.
   void read_rows(Reading& reading, const std::vector<CnnSource>& term, const RowRange& rows,
-                 const Piece& reader, const Halos& halos) const;
+                 const Place& reader, const Halos& halos) const;
   /// Whether pieces can read the first term: no other layer may read edges with gradients.
   bool is_read_alone(const CnnStep& step) const;
   TensorSpec output(const CnnShape& shape) const;
@@ -212,18 +207,18 @@ Reading CnnBuilder::read(std::span<const std::vector<CnnSource>> terms) const {
 }
 
 std::vector<EdgeRows> CnnBuilder::rows_of(const CnnSource& source, const RowRange& rows,
-                                          const Piece& reader) const {
-  const int number = reader.number;
-  if (source.step < 0) return {{number, kRows, rows, number}};
+                                          const Place& reader) const {
+  const int piece = reader.piece;
+  if (source.step < 0) return {{piece, kRows, rows, piece}};
   const auto& [edges, in_rows] = outputs_[at(source.step)];
-  if (!in_rows) return {{number, edges.front(), rows, number}};
+  if (!in_rows) return {{piece, edges.front(), rows, piece}};
   const auto made = static_cast<int>(edges.size());
   std::vector<EdgeRows> found;
   for (int i = 0; i < made; ++i) {
     const RowRange held = rows_of_piece(steps_[at(source.step)].out.height, i, made);
     const RowRange inside = rows.inside(held);
     if (inside.size() == 0) continue;
-    found.push_back({i * reader.pieces / made, edges[at(i)], inside, number});
+    found.push_back({i * reader.pieces / made, edges[at(i)], inside, piece});
   }
   return found;
 }
@@ -341,12 +336,12 @@ void CnnBuilder::add_divided(const CnnStep& step) {
 }
 
 void CnnBuilder::read_rows(Reading& reading, const std::vector<CnnSource>& term,
-                           const RowRange& rows, const Piece& reader, const Halos& halos) const {
+                           const RowRange& rows, const Place& reader, const Halos& halos) const {
   auto& parts = reading.terms.emplace_back();
   for (const CnnSource& source : term) {
     CnnPart& part = parts.emplace_back();
     for (const EdgeRows& read : rows_of(source, rows, reader)) {
-      const bool is_beside = read.piece == reader.number;
+      const bool is_beside = read.piece == reader.piece;
       const int edge = is_beside ? read.edge : halos.at(read);
       part.strips.push_back({reading.number_of(edge), is_beside ? read.rows : RowRange{}});
     }
@@ -361,7 +356,7 @@ Halos CnnBuilder::add_halos(const CnnStep& step, int pieces) {
       const bool is_first = &term == &step.terms.front();
       const RowRange rows = is_first ? window_for(step, output).rows : output;
       for (const CnnSource& source : term) {
-        for (const EdgeRows& read : rows_of(source, rows, {i, pieces})) {
+        for (const EdgeRows& read : rows_of(source, rows, {.piece = i, .pieces = pieces})) {
           if (read.piece != i) halos.emplace(read, -1);
         }
       }
@@ -400,7 +395,7 @@ void CnnBuilder::add_in_rows(const CnnStep& step) {
     Reading& reading = readings[at(i)];
     end.out.height = output.size();
     const RowWindow window = window_for(step, output);
-    read_rows(reading, step.terms[0], window.rows, {i, pieces}, halos);
+    read_rows(reading, step.terms[0], window.rows, place("", i), halos);
     reading.row_padding = {window.above, window.below};
     if (has_norm) {
       CnnStep conv = end;
@@ -413,7 +408,7 @@ void CnnBuilder::add_in_rows(const CnnStep& step) {
       reading = {.inputs = {edge}, .terms = {{{.strips = {{}}}}}};
     }
     for (std::size_t t = 1; t < step.terms.size(); ++t) {
-      read_rows(reading, step.terms[t], output, {i, pieces}, halos);
+      read_rows(reading, step.terms[t], output, place("", i), halos);
     }
   }
   const int factors = has_norm ? add_factors(step, std::move(moments), params) : -1;

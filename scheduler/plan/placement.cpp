@@ -184,11 +184,10 @@ static bool has_part_of_layer(const LayerRange& stage, const ModelSpec& model) {
 
 /// Whether the pieces of a stage are parts of weights; else they are rows.
 static bool has_parts_of_weights(const LayerRange& stage, const ModelSpec& model) {
-  const auto begin = model.layers.begin() + stage.begin;
-  return std::any_of(begin, begin + (stage.end - stage.begin), [&](const LayerSpec& layer) {
-    return layer.pieces > 1 && std::ranges::any_of(layer.params, [&](int param) {
-             return !model.params[at(param)].stored.name.empty();
-           });
+  const auto is_part = [&](int param) { return !model.params[at(param)].stored.name.empty(); };
+  const auto layers = model.layers.begin();
+  return std::any_of(layers + stage.begin, layers + stage.end, [&](const LayerSpec& layer) {
+    return layer.pieces > 1 && std::ranges::any_of(layer.params, is_part);
   });
 }
 

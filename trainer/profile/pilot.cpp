@@ -207,8 +207,9 @@ double time_op_start(const std::vector<PilotLayers>& layers, const Pilot::Device
   const OneTorchThread one_thread;
   std::vector<double> whole_s, in_ops_s;
   const auto round = [&] {
-    pass();                                // fills the caches
-    const auto begin = thread_cpu_time();  // slowed devices sleep in proportion to this time
+    pass();  // fills the caches
+    // Slowed devices sleep in proportion to this time.
+    const auto begin = thread_cpu_time();
     pass();
     whole_s.push_back((thread_cpu_time() - begin).count());
     in_ops_s.push_back(passes_in_ops(layers, devices));

@@ -113,7 +113,7 @@ TEST(ModelSpec, RefusesIndicesOutsideItsSamples) {
   }
 }
 
-/// A number of pieces that make an edge, or read it, must be all of one layer.
+/// Layers that make terms of an edge, or of its gradient, must be all pieces of one layer.
 TEST(ModelSpec, RefusesEdgesThatDisagreeWithPieces) {
   const std::string problem = "does not agree with the pieces that make or read it";
   const ModelSpec divided = testing::divided_chain(1, 4);
@@ -127,7 +127,8 @@ TEST(ModelSpec, RefusesEdgesThatDisagreeWithPieces) {
   expect_refused(changed([&](ModelSpec& s) { s.edges[at(terms)].reading_pieces = 2; }), problem);
   expect_refused(changed([](ModelSpec& s) { std::swap(s.layers[1].piece, s.layers[2].piece); }),
                  problem);
-  expect_refused(changed([](ModelSpec& s) { s.layers[1].piece = 4; }), "none of its pieces");
+  expect_refused(changed([](ModelSpec& s) { s.layers[1].piece = 4; }),
+                 "its piece must be from 0 to its number of pieces - 1");
   ModelSpec two = testing::divided_chain(2, 2);  // piece 0 of one layer and piece 1 of another
   two.layers[6].inputs = two.layers[1].inputs;
   two.layers[2].inputs = {0};

@@ -21,6 +21,7 @@
 namespace spillway {
 namespace {
 
+using testing::layer_names;
 using testing::random_parameters;
 using testing::run_layers;
 using testing::thrown;
@@ -145,11 +146,10 @@ TEST(CnnPieces, ComputeTheFunctionOfTheUndividedModel) {
 /// Where others read the input, it is copied; sums, dropout and the loss come behind the pieces.
 TEST(CnnPieces, AreLayersOfTheirOwn) {
   const auto model = make_cnn(testing::small_cnn(0.1, {.channels = 2}), 4);
-  std::vector<std::string> names;
-  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"conv1/0", "conv1/1", "pool", "left/in", "left/0",
-                                             "left/1", "right", "conv2/0", "conv2/1", "conv2",
-                                             "fc1/in", "fc1/0", "fc1/1", "fc2/0", "fc2/1", "fc2"}));
+  EXPECT_EQ(layer_names(model->spec),
+            (std::vector<std::string>{"conv1/0", "conv1/1", "pool", "left/in", "left/0", "left/1",
+                                      "right", "conv2/0", "conv2/1", "conv2", "fc1/in", "fc1/0",
+                                      "fc1/1", "fc2/0", "fc2/1", "fc2"}));
   EXPECT_EQ(model->spec.layers[9].draws_as, 4) << "as without pieces";
   EXPECT_TRUE(model->spec.has_predictions);
 }
@@ -158,9 +158,7 @@ TEST(CnnPieces, AreLayersOfTheirOwn) {
 /// pieces. Dropout, and what has no rows, is not divided.
 TEST(CnnPieces, AreRowsOfPictures) {
   const auto model = make_cnn(testing::small_cnn(0.1, {.height = 2}), 4);
-  std::vector<std::string> names;
-  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
-  EXPECT_EQ(names,
+  EXPECT_EQ(layer_names(model->spec),
             (std::vector<std::string>{
                 "conv1/conv.0", "conv1/moments.0", "conv1/conv.1", "conv1/moments.1",
                 "conv1/factors", "conv1/0", "conv1/1", "pool/0", "pool/1", "left/0", "left/1",
@@ -217,8 +215,7 @@ TEST(CnnPieces, AreAtMostTheChannelsAndByDefaultLarge) {
 
 TEST(GptPieces, AreLayersOfTheirOwn) {
   const auto model = make_gpt(gpt_of({.attention = 2, .mlp = 3, .vocabulary = 4}), 3);
-  std::vector<std::string> names;
-  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
+  const std::vector<std::string> names = layer_names(model->spec);
   const std::vector<std::string> first(names.begin(), names.begin() + 14);
   EXPECT_EQ(first, (std::vector<std::string>{"embed/0", "embed/1", "embed/2", "embed/3", "embed",
                                              "h.0.ln_1", "h.0.attn/0", "h.0.attn/1", "h.0.attn",

@@ -19,6 +19,7 @@
 namespace spillway {
 namespace {
 
+using testing::layer_names;
 using testing::LayersResult;
 using testing::random_parameters;
 using testing::run_layers;
@@ -32,12 +33,6 @@ constexpr std::int64_t kSamples = 6;
 at::Tensor rows_of_digits() {
   const at::Tensor pixels = at::arange(kSamples * 64).square().add(3).remainder(17);
   return at::cat({pixels.view({kSamples, 64}), at::arange(kSamples).unsqueeze(1)}, 1);
-}
-
-Names layer_names(const ModelSpec& spec) {
-  Names names;
-  for (const LayerSpec& layer : spec.layers) names.push_back(layer.name);
-  return names;
 }
 
 const ParamSpec& param_of(const ModelSpec& spec, const std::string& name) {

@@ -32,12 +32,7 @@ using enum RnnPreset;
 
 constexpr RnnPreset kPresets[]{none, rnntc, rnnlm, nmt};
 
-Names layers_of(const RnnConfig& config) {
-  const auto model = make_rnn(config, 3);
-  Names names;
-  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
-  return names;
-}
+Names layers_of(const RnnConfig& config) { return testing::layer_names(make_rnn(config, 3)->spec); }
 
 Names params_of(const RnnConfig& config) {
   const auto model = make_rnn(config, 3);

@@ -34,6 +34,12 @@ inline std::vector<at::Tensor> random_parameters(const ModelSpec& spec) {
   return params;
 }
 
+inline std::vector<std::string> layer_names(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : spec.layers) names.push_back(layer.name);
+  return names;
+}
+
 inline LayerContext context_of(std::uint32_t layer, bool training = true) {
   return {.training = training, .random = {.seed = 2, .step = 4, .vn = 1, .stream = layer * 16}};
 }
