@@ -121,14 +121,18 @@ class StrategyTest(unittest.TestCase):
                          [("small", one["name"]), ("num_hidden_layers=1", one["name"])])
 
     def test_finds_devices_for_each_trial(self):
-        # Both pairs of devices are far from each other.
+        # Both pairs of devices are far from each other. Transfers take longer than computation,
+        # also on a busy machine.
+        slow_links = "{kind: cpu, memory: 128MiB, imitate: {link: 4MB/s}}"
+        devices = "devices=[" + ", ".join([slow_links] * 4) + "]"
         islands = ("links=[{between: [0, 1], rate: 400MB/s}, {between: [2, 3], rate: 400MB/s}, "
                    "{between: [0, 1, 2, 3], rate: 40kB/s, shared: true}]")
         two_trials = "sweep={parameters: {train.learning_rate: {values: [1e-3, 2e-3]}}}"
         file = self.folder / "found.yaml"
         found = json.loads(finish(
             [PROGRAM, "plan", str(ROOT / "examples/four_devices.yaml"), f"data.path={self.text}",
-             islands, two_trials, "--search", str(file), "--proposals", "100", "--json"]))["search"]
+             devices, islands, two_trials, "--search", str(file), "--proposals", "100",
+             "--json"]))["search"]
         first = [each["first_track"] for each in found["best"]["chosen"]]
         self.assertEqual(sorted(first), [0, 2], found["runs"])
         self.assertRegex(file.read_text(), r"tracks: \[[23]")
