@@ -16,6 +16,20 @@ static std::vector<std::vector<std::string>> ways_of_cnn(const CnnPieces& now,
   return ways;
 }
 
+/// The vocabulary alone, or the steps of LSTM layers too.
+static std::vector<std::vector<std::string>> ways_of_rnn(const RnnConfig& now,
+                                                         const std::string& vocabulary,
+                                                         std::int64_t pieces) {
+  std::vector<std::vector<std::string>> ways{{vocabulary}};
+  if (now.pieces.hidden != 1) ways[0].push_back("model.pieces.hidden=1");
+  const std::int64_t hidden = std::min(now.with_defaults().hidden_size, pieces);
+  if (hidden > 1) {
+    ways.push_back(
+        {vocabulary, fmt::format("model.pieces.hidden={}", hidden), "model.chunk_steps=1"});
+  }
+  return ways;
+}
+
 std::vector<std::vector<std::string>> with_pieces(const RunConfig& config, std::int64_t pieces) {
   const auto divided = [&](const char* layer, std::int64_t size) {
     return fmt::format("model.pieces.{}={}", layer, std::min(size, pieces));
@@ -30,7 +44,7 @@ std::vector<std::vector<std::string>> with_pieces(const RunConfig& config, std::
     case ModelFamily::cnn:
       return ways_of_cnn(config.cnn.pieces, divided("channels", pieces), pieces);
     case ModelFamily::rnn:
-      return {{divided("vocabulary", config.rnn.vocab_size)}};
+      return ways_of_rnn(config.rnn, divided("vocabulary", config.rnn.vocab_size), pieces);
     default:
       return {};
   }

@@ -22,13 +22,24 @@ TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 8,
 SHAPES = [(256, 256), (512, 512)]  # channels, tokens
 
 
-def pieces(number):
-    return {"attention": number, "mlp": number, "vocabulary": number}
+LSTMS = {"num_hidden_layers": 2, "hidden_size": 1024, "max_position_embeddings": 20,
+         "vocab_size": 8192}
+TINY_LSTMS = {"num_hidden_layers": 2, "hidden_size": 32, "max_position_embeddings": 4,
+              "vocab_size": 512}
 
 
-def config_of(model, text, number, steps, samples):
-    return {"devices": [{"kind": "cpu", "memory": AMPLE}], "host_memory": AMPLE,
-            "model": {"family": "gpt", "dropout": 0.1, **model, "pieces": pieces(number)},
+def gpt(model, number):
+    pieces = {"attention": number, "mlp": number, "vocabulary": number}
+    return {"family": "gpt", "dropout": 0.1, **model, "pieces": pieces}
+
+
+def lstms(model, chunk_steps, number):
+    return {"family": "rnn", "dropout": 0, **model, "chunk_steps": chunk_steps,
+            "pieces": {"vocabulary": number, "hidden": number}}
+
+
+def config_of(model, text, steps, samples):
+    return {"devices": [{"kind": "cpu", "memory": AMPLE}], "host_memory": AMPLE, "model": model,
             "data": {"format": "bytes", "path": text},
             "train": {"batch_size": samples, "virtual_nodes": samples, "reduction_groups": 1,
                       "learning_rate": 1e-4, "max_steps": steps, "eval_batches": 1}}
@@ -38,59 +49,91 @@ def losses_of(run):
     return [event["loss"] for event in spillway_run.steps_of(run)]
 
 
-def memory_table(program, text, model, numbers):
-    """Whether all runs had the bits that they should have."""
-    tables.print_head(["pieces", "least budget, MiB", "undivided / divided", "shards there",
-                       "loss of step 2", "on that device"])
-    least, hashes, right = {}, [], True
-    for number in numbers:
-        config = config_of(model, text, number, steps=2, samples=1)
-        least[number] = spillway_run.plan(program, config)[0]["smallest_budget_bytes"]
-        tight = {**config, "devices": [{"kind": "cpu", "memory": least[number]}]}
+def memory_table(program, what, configs):
+    """Of `configs` by label, the first undivided. Whether all runs had the bits that they should
+    have."""
+    tables.print_head([what, "least budget, MiB", "undivided / divided", "host memory, MiB",
+                       "shards there", "loss of step 2", "on that device"])
+    least, hashes, right = [], [], True
+    for label, config in configs.items():
+        least.append(spillway_run.plan(program, config)[0]["smallest_budget_bytes"])
+        tight = {**config, "devices": [{"kind": "cpu", "memory": least[-1]}]}
         small = spillway_run.train(program, tight)
         ample = spillway_run.train(program, config)
         weights, weights_with_room = map(spillway_run.hash_of, (small, ample))
         equal = losses_of(small) == losses_of(ample) and weights == weights_with_room
         right = right and equal and weights not in hashes
         hashes.append(weights)
-        tables.print_row([str(number), f"{least[number] / 2**20:,.1f}",
-                          f"{least[numbers[0]] / least[number]:.2f}",
-                          str(spillway_run.plan(program, tight)[0]["num_shards"]),
+        planned = spillway_run.plan(program, tight)[0]
+        tables.print_row([label, f"{least[-1] / 2**20:,.1f}", f"{least[0] / least[-1]:.2f}",
+                          f"{planned['host_bytes'] / 2**20:,.0f}", str(planned["num_shards"]),
                           f"{losses_of(small)[1]:.6f}", "equal" if equal else "DIFFERENT"])
     return right
 
 
-def speed_table(program, text, shapes, numbers, rounds, steps):
+def print_speeds(program, name, configs, tokens, rounds):
+    """Of `configs` by label, the first undivided; `tokens` of a step."""
+    rates, losses = {label: [] for label in configs}, {}
+    for _ in range(rounds):
+        for label, config in configs.items():
+            run = spillway_run.train(program, config)
+            rates[label].append(tokens / spillway_run.step_seconds(run))
+            losses[label] = losses_of(run)
+    first = next(iter(configs))
+    for label, of_label in rates.items():
+        differences = [abs(a - b) / b for a, b in zip(losses[label], losses[first])]
+        relative = [a / b for a, b in zip(of_label, rates[first])]
+        tables.print_row([name, label, tables.spread(of_label, 0),
+                          f"{statistics.median(relative):.3f}", f"{max(differences):.1e}"])
+
+
+def print_gpt_speeds(program, text, shapes, numbers, rounds, steps):
     tables.print_head(["channels x tokens", "pieces", "tokens/s", "relative", "loss"])
     for channels, tokens in shapes:
         model = {"num_hidden_layers": 2, "hidden_size": channels,
                  "num_attention_heads": channels // 32, "max_position_embeddings": tokens,
                  "vocab_size": 8192}
-        rates, losses = {number: [] for number in numbers}, {}
-        for _ in range(rounds):
-            for number in numbers:
-                run = spillway_run.train(program, config_of(model, text, number, steps, samples=2))
-                rates[number].append(2 * tokens / spillway_run.step_seconds(run))
-                losses[number] = losses_of(run)
-        for number in numbers:
-            differences = [abs(a - b) / b for a, b in zip(losses[number], losses[numbers[0]])]
-            relative = [a / b for a, b in zip(rates[number], rates[numbers[0]])]
-            tables.print_row([f"{channels} x {tokens}", str(number),
-                              tables.spread(rates[number], 0),
-                              f"{statistics.median(relative):.3f}", f"{max(differences):.1e}"])
+        configs = {str(number): config_of(gpt(model, number), text, steps, samples=2)
+                   for number in numbers}
+        print_speeds(program, f"{channels} x {tokens}", configs, 2 * tokens, rounds)
+
+
+def print_lstms(program, text, model, numbers, rounds):
+    """Whether all runs had the bits that they should have."""
+    ways = {"10-step chunks": (10, 1), "1-step chunks": (1, 1),
+            **{f"1-step chunks in {number}": (1, number) for number in numbers}}
+    configs = {label: config_of(lstms(model, *way), text, steps=5, samples=16)
+               for label, way in ways.items()}
+    for config in configs.values():
+        config["train"]["virtual_nodes"] = 1
+    right = memory_table(program, "LSTM layers", configs)
+    print()
+    tables.print_head(["network", "LSTM layers", "tokens/s", "relative", "loss"])
+    print_speeds(program, f"{model['hidden_size']} wide", configs,
+                 16 * model["max_position_embeddings"], rounds)
+    return right
 
 
 def main():
     arguments = spillway_run.parser("small models, one round").parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     text = os.path.abspath(arguments.text)
+    numbers = [2, 4, 8]
     print("## Memory\n")
-    right = memory_table(program, text, TINY if arguments.brief else GPT2, [1, 2, 4, 8])
+    gpt2 = TINY if arguments.brief else GPT2
+    right = memory_table(program, "pieces", {
+        str(number): config_of(gpt(gpt2, number), text, steps=2, samples=1)
+        for number in [1, *numbers]})
     print("\n## Speed\n")
     if arguments.brief:
-        speed_table(program, text, [(64, 32)], [1, 2], rounds=1, steps=3)
+        print_gpt_speeds(program, text, [(64, 32)], [1, 2], rounds=1, steps=3)
     else:
-        speed_table(program, text, SHAPES, [1, 2, 4, 8, "auto"], rounds=3, steps=5)
+        print_gpt_speeds(program, text, SHAPES, [1, *numbers, "auto"], rounds=3, steps=5)
+    print("\n## LSTMs\n")
+    if arguments.brief:
+        right = print_lstms(program, text, TINY_LSTMS, [2], rounds=1) and right
+    else:
+        right = print_lstms(program, text, LSTMS, numbers, rounds=3) and right
     return 0 if right else 1
 
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,8 +21,10 @@ class ModelBuilder {
   /// Appends a parameter and returns its number.
   int add_param(ParamSpec param);
   /// Appends "NAME/PIECE", the part of a parameter that a piece of a layer holds if its first
-  /// dimension is divided; the parameter itself if `pieces` is 1. Returns its number.
-  int add_piece(ParamSpec whole, int piece, int pieces);
+  /// dimension is divided; the parameter itself if `pieces` is 1. With `blocks`, the first
+  /// dimension is as many blocks of equal size, such as the gates of an LSTM, and a piece has a
+  /// part of each. Returns its number.
+  int add_piece(ParamSpec whole, int piece, int pieces, std::int64_t blocks = 1);
   /// Appends "NAME.weight" [out, in], normal, and "NAME.bias" [out], zeros without decay, or a
   /// piece of each. Adds both numbers to `params`.
   void add_linear(std::vector<int>& params, const std::string& name, const Dim& out, const Dim& in,

@@ -22,6 +22,7 @@ inline constexpr std::array kNames<RnnPreset>{"none", "rnntc", "rnnlm", "nmt"}; 
 /// Into how many pieces the layers of a recurrent network are divided; 0: automatic.
 struct RnnPieces {
   std::int64_t vocabulary = 1;  ///< of the embeddings and of the head, by tokens
+  std::int64_t hidden = 1;      ///< of each step of an LSTM layer, by features
   bool operator==(const RnnPieces&) const = default;
 };
 
@@ -46,7 +47,8 @@ struct RnnConfig {
 
   /// Throws ConfigError that names the field (`model.hidden_size`, ...), the value and the remedy.
   void validate() const;
-  /// The same with numbers in place of 0. Automatic pieces have at least 2,048 tokens each.
+  /// The same with numbers in place of 0. Automatic pieces have at least 2,048 tokens or 512
+  /// features each.
   RnnConfig with_defaults() const;
   /// Tokens that a sample predicts; 0 if it has one class.
   std::int64_t num_predictions() const;

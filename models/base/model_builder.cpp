@@ -11,17 +11,18 @@ int ModelBuilder::add_param(ParamSpec param) {
   return static_cast<int>(spec().params.size()) - 1;
 }
 
-int ModelBuilder::add_piece(ParamSpec whole, int piece, int pieces) {
+int ModelBuilder::add_piece(ParamSpec whole, int piece, int pieces, std::int64_t blocks) {
   if (pieces == 1) return add_param(std::move(whole));
   ParamSpec part = whole;
-  const std::int64_t size = whole.tensor.dims.front().size;
+  const std::int64_t size = whole.tensor.dims.front().size / blocks;
   part.name = fmt::format("{}/{}", whole.name, piece);
   part.stored = {.name = std::move(whole.name),
                  .dims = std::move(whole.tensor.dims),
+                 .outer = blocks,
                  .size = size,
                  .begin = size * piece / pieces,
                  .end = size * (piece + 1) / pieces};
-  part.tensor.dims.front().size = part.stored.end - part.stored.begin;
+  part.tensor.dims.front().size = blocks * (part.stored.end - part.stored.begin);
   return add_param(std::move(part));
 }
 

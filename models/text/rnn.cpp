@@ -20,8 +20,14 @@ namespace {
 /// That of PyTorch's uniform distribution, whose variance is 1 / (3 * inputs).
 double lstm_stddev(std::int64_t inputs) { return 1 / std::sqrt(3 * static_cast<double>(inputs)); }
 
-/// The edges of a stack of LSTM layers: a chunk each, by layer.
-using ChunkEdges = std::vector<std::vector<int>>;
+/// The edges of a chunk: one for each of its pieces.
+using Chunk = std::vector<int>;
+/// The chunks of a stack of LSTM layers, by layer.
+using ChunkEdges = std::vector<std::vector<Chunk>>;
+
+void append(std::vector<int>& edges, const Chunk& chunk) {
+  edges.insert(edges.end(), chunk.begin(), chunk.end());
+}
 
 /// Builds a recurrent network, front to back.
 class RnnBuilder {
@@ -54,13 +60,16 @@ class RnnBuilder {
   /// `before`, if there is one.
   ChunkEdges add_lstms(const std::string& name, int embed, std::int64_t steps,
                        const ChunkEdges& before);
-  int add_lstm(std::string name, std::vector<int> params, std::vector<int> inputs,
-               const Positions& steps);
-  std::vector<int> add_lstm_params(const std::string& name, std::int64_t layer);
+  /// Adds the pieces of a chunk, which read `input` and, unless it is empty, `state`.
+  Chunk add_chunk(const std::string& name, const std::vector<std::vector<int>>& params,
+                  const Chunk& input, const Chunk& state, const Positions& steps);
+  /// Returns the parameters of each piece.
+  std::vector<std::vector<int>> add_lstm_params(const std::string& name, std::int64_t layer);
   void add_translation(std::int64_t half);
-  std::vector<int> add_attention(const std::vector<int>& decoder, const std::vector<int>& encoder);
+  std::vector<Chunk> add_attention(const std::vector<Chunk>& decoder,
+                                   const std::vector<Chunk>& encoder);
   /// Returns the edge [sample, position, hidden].
-  int add_output(std::vector<int> chunks, std::int64_t steps, bool with_attention);
+  int add_output(const std::vector<Chunk>& chunks, std::int64_t steps, bool with_attention);
   void add_head(int output, const Positions& targets);
   void add_class_head(const ChunkEdges& lstms);
 
@@ -68,12 +77,12 @@ class RnnBuilder {
   /// does not depend on pieces.
   int add_layer(LayerSpec spec, std::unique_ptr<Layer> layer, TensorSpec output) {
     key_draws(spec);
+    ++num_whole_;
     return model_.add_layer(std::move(spec), std::move(layer), std::move(output));
   }
   void key_draws(LayerSpec& spec) {
     const auto position = static_cast<int>(model_.spec().layers.size());
     if (position != num_whole_) spec.draws_as = num_whole_;
-    ++num_whole_;
   }
   ParamSpec matrix(std::string name, const Dim& out, const Dim& in, double stddev) const {
     return {.name = std::move(name),
@@ -88,6 +97,9 @@ class RnnBuilder {
     return {DType::f32, {sample_, {"position", positions}, features}};
   }
   int num_pieces() const { return static_cast<int>(config_.pieces.vocabulary); }
+  int hidden_pieces() const { return static_cast<int>(config_.pieces.hidden); }
+  /// The hidden features of a piece begin here.
+  std::int64_t first_hidden(int piece) const { return hidden_.size * piece / hidden_pieces(); }
   double numbers(std::int64_t positions, std::int64_t features) const {
     return static_cast<double>(sample_.size * positions * features);
   }
@@ -140,52 +152,75 @@ int RnnBuilder::add_divided_embed(const std::string& name, const Positions& posi
                    make_rnn_embed_sum(), floats(positions.size, embedding_));
 }
 
-std::vector<int> RnnBuilder::add_lstm_params(const std::string& name, std::int64_t layer) {
-  const Dim gates{"gates", 4 * hidden_.size};
+std::vector<std::vector<int>> RnnBuilder::add_lstm_params(const std::string& name,
+                                                          std::int64_t layer) {
+  constexpr std::int64_t kGates = 4;
+  const Dim gates{"gates", kGates * hidden_.size};
   const Dim in = layer == 0 ? embedding_ : Dim{"hidden_in", hidden_.size};
   const double stddev = lstm_stddev(hidden_.size);
-  std::vector<int> params;
-  params.push_back(
-      model_.add_param(matrix(fmt::format("{}.weight_ih_l{}", name, layer), gates, in, stddev)));
-  params.push_back(model_.add_param(
-      matrix(fmt::format("{}.weight_hh_l{}", name, layer), gates, hidden_, stddev)));
-  for (const char* part : {"ih", "hh"}) {
-    params.push_back(model_.add_param({.name = fmt::format("{}.bias_{}_l{}", name, part, layer),
-                                       .tensor = {DType::f32, {gates}},
-                                       .decay = false}));
+  const auto name_of = [&](const char* part) {
+    return fmt::format("{}.{}_l{}", name, part, layer);
+  };
+  const std::vector<ParamSpec> whole{
+      matrix(name_of("weight_ih"), gates, in, stddev),
+      matrix(name_of("weight_hh"), gates, hidden_, stddev),
+      {.name = name_of("bias_ih"), .tensor = {DType::f32, {gates}}, .decay = false},
+      {.name = name_of("bias_hh"), .tensor = {DType::f32, {gates}}, .decay = false}};
+  std::vector<std::vector<int>> params(static_cast<std::size_t>(hidden_pieces()));
+  for (int piece = 0; piece < hidden_pieces(); ++piece) {
+    for (const ParamSpec& param : whole) {
+      params[static_cast<std::size_t>(piece)].push_back(
+          model_.add_piece(param, piece, hidden_pieces(), kGates));
+    }
   }
   return params;
 }
 
-int RnnBuilder::add_lstm(std::string name, std::vector<int> params, std::vector<int> inputs,
-                         const Positions& steps) {
-  const auto weight = static_cast<std::size_t>(params.front());
+Chunk RnnBuilder::add_chunk(const std::string& name, const std::vector<std::vector<int>>& params,
+                            const Chunk& input, const Chunk& state, const Positions& steps) {
+  const int pieces = hidden_pieces();
+  const auto weight = static_cast<std::size_t>(params[0][0]);
   const std::int64_t width = model_.spec().params[weight].tensor.dims.back().size;
-  const std::int64_t hidden = hidden_.size;
-  return add_layer(
-      {.name = std::move(name),
-       .kind = kind(inputs.size() > 1 ? "lstm" : "lstm.first"),
-       .params = std::move(params),
-       .inputs = std::move(inputs),
-       .forward_flops = 8 * static_cast<double>(hidden) * numbers(steps.size, width + hidden),
-       .saved_elements = numbers(steps.size + 1, width + 6 * hidden)},
-      make_rnn_lstm({.steps = steps, .dropout = config_.dropout}), floats(steps.size + 1, hidden_));
+  std::vector<int> inputs = input;
+  append(inputs, state);
+  Chunk chunk;
+  for (int piece = 0; piece < pieces; ++piece) {
+    const std::int64_t features = first_hidden(piece + 1) - first_hidden(piece);
+    LayerSpec spec{.name = pieces > 1 ? fmt::format("{}/{}", name, piece) : name,
+                   .kind = kind(state.empty() ? "lstm.first" : "lstm"),
+                   .params = params[static_cast<std::size_t>(piece)],
+                   .inputs = inputs,
+                   .forward_flops = 8 * static_cast<double>(features) *
+                                    numbers(steps.size, width + hidden_.size),
+                   .saved_elements = numbers(steps.size + 1, width + 6 * features),
+                   .piece = piece,
+                   .pieces = pieces};
+    key_draws(spec);
+    const RnnChunk part{.steps = steps,
+                        .dropout = config_.dropout,
+                        .num_inputs = static_cast<int>(input.size()),
+                        .piece = piece};
+    chunk.push_back(model_.add_layer(std::move(spec), make_rnn_lstm(part),
+                                     floats(steps.size + 1, {"hidden", features})));
+  }
+  ++num_whole_;
+  return chunk;
 }
 
 ChunkEdges RnnBuilder::add_lstms(const std::string& name, int embed, std::int64_t steps,
                                  const ChunkEdges& before) {
   ChunkEdges edges;
   for (std::int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    const std::vector<int> params = add_lstm_params(name, layer);
-    int state = before.empty() ? -1 : before[static_cast<std::size_t>(layer)].back();
-    std::vector<int> chunks;
+    const std::vector<std::vector<int>> params = add_lstm_params(name, layer);
+    Chunk state;
+    if (!before.empty()) state = before[static_cast<std::size_t>(layer)].back();
+    std::vector<Chunk> chunks;
     for (std::int64_t begin = 0; begin < steps; begin += config_.chunk_steps) {
       const std::size_t chunk = chunks.size();
       const std::int64_t size = std::min(config_.chunk_steps, steps - begin);
-      std::vector<int> inputs{layer == 0 ? embed : edges.back()[chunk]};
-      if (state >= 0) inputs.push_back(state);
-      state = add_lstm(fmt::format("{}.{}.{}", name, layer, chunk), params, std::move(inputs),
-                       {layer == 0 ? begin : 0, size});
+      state = add_chunk(fmt::format("{}.{}.{}", name, layer, chunk), params,
+                        layer == 0 ? Chunk{embed} : edges.back()[chunk], state,
+                        {layer == 0 ? begin : 0, size});
       chunks.push_back(state);
     }
     edges.push_back(std::move(chunks));
@@ -197,42 +232,50 @@ void RnnBuilder::add_translation(std::int64_t half) {
   const ChunkEdges encoder = add_lstms("encoder", add_embed("encoder.embed", {0, half}), half, {});
   const ChunkEdges decoder =
       add_lstms("decoder", add_embed("decoder.embed", {half, half}), half, encoder);
-  const std::vector<int> attention = add_attention(decoder.back(), encoder.back());
+  const std::vector<Chunk> attention = add_attention(decoder.back(), encoder.back());
   add_head(add_output(attention, half, /*with_attention=*/true), {half + 1, half});
 }
 
-std::vector<int> RnnBuilder::add_attention(const std::vector<int>& decoder,
-                                           const std::vector<int>& encoder) {
+std::vector<Chunk> RnnBuilder::add_attention(const std::vector<Chunk>& decoder,
+                                             const std::vector<Chunk>& encoder) {
   const Dim both{"context_and_hidden", 2 * hidden_.size};
   const int weight =
       model_.add_param(matrix("attention.weight", hidden_, both, lstm_stddev(both.size)));
-  const auto positions_of = [&](int edge) {
-    return model_.spec().edges[static_cast<std::size_t>(edge)].tensor.dims[1].size - 1;
+  const auto positions_of = [&](const Chunk& chunk) {
+    const auto edge = static_cast<std::size_t>(chunk.front());
+    return model_.spec().edges[edge].tensor.dims[1].size - 1;
   };
   std::int64_t source = 0;
-  for (const int chunk : encoder) source += positions_of(chunk);
-  std::vector<int> edges;
-  for (const int chunk : decoder) {
-    const std::int64_t steps = positions_of(chunk);
-    std::vector<int> inputs{chunk};
-    inputs.insert(inputs.end(), encoder.begin(), encoder.end());
-    edges.push_back(add_layer({.name = fmt::format("attention.{}", edges.size()),
-                               .kind = "rnn.attention",
-                               .params = {weight},
-                               .inputs = std::move(inputs),
-                               .forward_flops = 4 * numbers(steps, hidden_.size) *
-                                                static_cast<double>(source + hidden_.size),
-                               .saved_elements = numbers(steps, 4 * hidden_.size + 2 * source) +
-                                                 numbers(source, hidden_.size)},
-                              make_rnn_attention(), floats(steps, hidden_)));
+  std::vector<int> encoded;
+  for (const Chunk& chunk : encoder) {
+    source += positions_of(chunk);
+    append(encoded, chunk);
   }
-  return edges;
+  std::vector<Chunk> attended;
+  for (const Chunk& chunk : decoder) {
+    const std::int64_t steps = positions_of(chunk);
+    std::vector<int> inputs = chunk;
+    append(inputs, encoded);
+    attended.push_back({add_layer({.name = fmt::format("attention.{}", attended.size()),
+                                   .kind = "rnn.attention",
+                                   .params = {weight},
+                                   .inputs = std::move(inputs),
+                                   .forward_flops = 4 * numbers(steps, hidden_.size) *
+                                                    static_cast<double>(source + hidden_.size),
+                                   .saved_elements = numbers(steps, 4 * hidden_.size + 2 * source) +
+                                                     numbers(source, hidden_.size)},
+                                  make_rnn_attention(hidden_pieces()), floats(steps, hidden_))});
+  }
+  return attended;
 }
 
-int RnnBuilder::add_output(std::vector<int> chunks, std::int64_t steps, bool with_attention) {
+int RnnBuilder::add_output(const std::vector<Chunk>& chunks, std::int64_t steps,
+                           bool with_attention) {
+  std::vector<int> inputs;
+  for (const Chunk& chunk : chunks) append(inputs, chunk);
   return add_layer(
-      {.name = "output", .kind = kind("output"), .inputs = std::move(chunks), .forward_flops = 0},
-      make_rnn_output(config_.dropout, with_attention), floats(steps, hidden_));
+      {.name = "output", .kind = kind("output"), .inputs = std::move(inputs), .forward_flops = 0},
+      make_rnn_output(config_.dropout, with_attention, hidden_pieces()), floats(steps, hidden_));
 }
 
 void RnnBuilder::add_head(int output, const Positions& targets) {
@@ -280,7 +323,8 @@ void RnnBuilder::add_class_head(const ChunkEdges& lstms) {
   LayerSpec spec{.name = "head",
                  .kind = kind("class_head"),
                  .params = std::move(params),
-                 .inputs = {lstms.back().back(), tokens_}};
+                 .inputs = lstms.back().back()};
+  spec.inputs.push_back(tokens_);
   key_draws(spec);
   model_.add_loss(std::move(spec), make_rnn_class_head(config_.dropout));
   model_.spec().metrics = {accuracy().spec};

@@ -39,6 +39,16 @@ void check_steps(const RnnConfig& config, ConfigCheck& check) {
 }
 
 /// Of a configuration with defaults.
+void check_hidden_pieces(const RnnConfig& config, ConfigCheck& check) {
+  const std::int64_t pieces = config.pieces.hidden;
+  if (!detail::require_pieces(check, pieces, config.hidden_size, "hidden", "features")) return;
+  check.require(pieces == 1 || config.chunk_steps == 1, "pieces.hidden",
+                fmt::format("is {}, but model.chunk_steps is {}; every step reads the whole state "
+                            "of the one before: write model.chunk_steps: 1",
+                            pieces, config.chunk_steps));
+}
+
+/// Of a configuration with defaults.
 void check_tie(const RnnConfig& config, ConfigCheck& check) {
   if (!config.tie_word_embeddings) return;
   check.require(config.preset != RnnPreset::rnntc, "tie_word_embeddings",
@@ -72,6 +82,7 @@ void RnnConfig::validate() const {
     }
   }
   check_steps(*this, check);
+  check_hidden_pieces(full, check);
   check_tie(full, check);
   check.finish();
 }
@@ -88,6 +99,9 @@ RnnConfig RnnConfig::with_defaults() const {
   if (embedding_size == 0) full.embedding_size = full.hidden_size;
   if (num_hidden_layers == 0) full.num_hidden_layers = sizes.layers;
   if (pieces.vocabulary == 0) full.pieces.vocabulary = detail::pieces_for(vocab_size, 2048);
+  if (pieces.hidden == 0) {
+    full.pieces.hidden = chunk_steps == 1 ? detail::pieces_for(full.hidden_size, 512) : 1;
+  }
   return full;
 }
 

@@ -45,6 +45,12 @@ void visit_rnn(Config& rnn, Visitor& v) {
                    "Number of layers into which each embedding and the head are divided, by "
                    "tokens. `auto`: at least 2,048 each, up to 8.",
                    yes);
+      pieces.field("hidden", rnn.pieces.hidden, kPieces,
+                   "Number of layers into which each step of an LSTM layer is divided, by hidden "
+                   "features; needs `chunk_steps: 1`, because every step reads the whole state of "
+                   "the one before. `auto`: at least 512 features each, up to 8, and 1 with longer "
+                   "chunks.",
+                   yes);
     });
   }
   v.field("freeze", rnn.freeze, TextList{.may_be_empty = true}, kFreezeText, yes);

@@ -12,10 +12,12 @@
 #include "models/families/gpt.h"
 #include "models/families/mlp.h"
 #include "models/pictures/cnn.h"
+#include "models/text/rnn.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/models/run_layers.h"
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_rnn.h"
 
 /// Models whose layers are divided into pieces.
 namespace spillway {
@@ -24,6 +26,7 @@ namespace {
 using testing::layer_names;
 using testing::random_parameters;
 using testing::run_layers;
+using testing::small_rnn;
 using testing::thrown;
 using Values = std::map<std::string, at::Tensor>;
 
@@ -120,6 +123,25 @@ TEST(GptPieces, ComputeTheFunctionOfTheUndividedModel) {
   const auto whole = make_gpt(gpt_of({}), 3);
   for (const GptPieces& pieces : {GptPieces{6, 1, 1}, {1, 20, 1}, {1, 1, 50}, {4, 3, 7}}) {
     expect_same_function(*make_gpt(gpt_of(pieces), 3), *whole, tokens);
+  }
+}
+
+/// Its dropout too.
+TEST(RnnPieces, ComputeTheFunctionOfTheUndividedModel) {
+  using enum RnnPreset;
+  for (const RnnPreset preset : {rnntc, rnnlm, nmt}) {
+    RnnConfig config = small_rnn(preset, /*dropout=*/0.3);
+    for (const RnnPieces& pieces : {RnnPieces{2, 1}, {64, 1}, {1, 2}, {1, 16}, {5, 3}}) {
+      if (pieces.hidden > 1) config.chunk_steps = 1;
+      config.pieces = {};
+      const auto whole = make_rnn(config, 3);
+      config.pieces = pieces;
+      const auto divided = make_rnn(config, 3);
+      const at::Tensor tokens =
+          at::randint(config.vocab_size, {3, config.max_position_embeddings + 1}, at::kLong);
+      expect_same_function(*divided, *whole, tokens);
+      EXPECT_EQ(divided->spec.has_predictions, preset == rnntc || pieces.vocabulary == 1);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,28 @@ TEST(Rnn, HasALayerForEachChunkOfSteps) {
             (Names{"encoder.embed", "encoder.0.0", "encoder.0.1", "encoder.1.0", "encoder.1.1",
                    "decoder.embed", "decoder.0.0", "decoder.0.1", "decoder.1.0", "decoder.1.1",
                    "attention.0", "attention.1", "output", "head"}));
+}
+
+/// A piece has the rows of each gate that belong to its hidden features.
+TEST(Rnn, HasALayerForEachPieceOfAStep) {
+  RnnConfig config = small_rnn(rnnlm);
+  config.chunk_steps = 1;
+  config.max_position_embeddings = 2;
+  config.pieces.hidden = 3;
+  EXPECT_EQ(layers_of(config),
+            (Names{"embed", "lstm.0.0/0", "lstm.0.0/1", "lstm.0.0/2", "lstm.0.1/0", "lstm.0.1/1",
+                   "lstm.0.1/2", "lstm.1.0/0", "lstm.1.0/1", "lstm.1.0/2", "lstm.1.1/0",
+                   "lstm.1.1/1", "lstm.1.1/2", "output", "head"}));
+  const ModelSpec spec = make_rnn(config, 3)->spec;
+  EXPECT_EQ(spec.layers[4].inputs, (std::vector<int>{1, 2, 3, 4})) << "embedding and state";
+  EXPECT_EQ(spec.layers[8].inputs, (std::vector<int>{2, 3, 4})) << "the layer below";
+  EXPECT_EQ(spec.edges[3].tensor.shape(), (std::vector<std::int64_t>{3, 2, 5}));
+  const ParamSpec& weight = spec.params[6];
+  EXPECT_EQ(weight.name, "lstm.weight_hh_l0/1");
+  EXPECT_EQ(weight.tensor_name(), "lstm.weight_hh_l0");
+  EXPECT_EQ(weight.tensor.shape(), (std::vector<std::int64_t>{20, 16}));
+  EXPECT_EQ(std::tuple(weight.stored.outer, weight.stored.begin, weight.stored.end),
+            std::tuple(4, 5, 10));
 }
 
 TEST(Rnn, CountsItsLayers) {
@@ -182,32 +205,6 @@ TEST_P(RnnForward, HasTheSameBitsWithoutGradMode) {
   EXPECT_NE(loss(false), with_grad) << "dropout shows";
 }
 
-/// The masks of a divided model are those of the whole.
-TEST_P(RnnForward, HasTheLossOfTheUndividedModelInPieces) {
-  const RnnConfig config = small_rnn(GetParam(), /*dropout=*/0.3);
-  const auto whole = make_rnn(config, 3);
-  const std::vector<at::Tensor> params = random_parameters(whole->spec);
-  std::map<std::string, at::Tensor> values;
-  for (std::size_t p = 0; p < params.size(); ++p) values[whole->spec.params[p].name] = params[p];
-  const auto expected = run_layers(*whole, params, tokens_of(config)).last.output;
-  for (const std::int64_t pieces : {2, 5, 64}) {
-    RnnConfig in_pieces = config;
-    in_pieces.pieces.vocabulary = pieces;
-    const auto divided = make_rnn(in_pieces, 3);
-    std::vector<at::Tensor> parts;
-    for (const ParamSpec& param : divided->spec.params) {
-      const at::Tensor& value = values.at(param.tensor_name());
-      const bool is_part = !param.stored.name.empty();
-      parts.push_back(
-          is_part ? value.narrow(0, param.stored.begin, param.stored.end - param.stored.begin)
-                  : value);
-    }
-    const auto loss = run_layers(*divided, parts, tokens_of(config)).last.output;
-    EXPECT_LT(relative_difference(loss, expected), 1e-5) << pieces;
-    EXPECT_EQ(divided->spec.has_predictions, GetParam() == rnntc);
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(, RnnForward, ::testing::Values(rnntc, rnnlm, nmt),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
@@ -230,6 +227,11 @@ TEST(RnnConfig, ReportsFieldValueAndRemedy) {
       {"model.dropout: is 1, must", [](RnnConfig& c) { c.dropout = 1; }},
       {"model.pieces.vocabulary: is 33, but a layer has only 32 tokens; use at most 32",
        [](RnnConfig& c) { c.vocab_size = 32, c.pieces.vocabulary = 33; }},
+      {"model.pieces.hidden: is 17, but a layer has only 16 features; use at most 16",
+       [](RnnConfig& c) { c.chunk_steps = 1, c.pieces.hidden = 17; }},
+      {"model.pieces.hidden: is 2, but model.chunk_steps is 4; every step reads the whole state of "
+       "the one before: write model.chunk_steps: 1",
+       [](RnnConfig& c) { c.pieces.hidden = 2; }},
       {"model.hidden_size: is too large: a tensor of 524288 x 131072",
        [](RnnConfig& c) { c.hidden_size = 1 << 17; }},
       {"model.vocab_size: is too large",
@@ -263,12 +265,16 @@ TEST(RnnConfig, LimitsTheSamplesOfAVirtualNode) {
   }
 }
 
-TEST(RnnConfig, HasPiecesOfAtLeast2048TokensIfAutomatic) {
+TEST(RnnConfig, HasPiecesOfAtLeast2048TokensOr512FeaturesIfAutomatic) {
   RnnConfig config = small_rnn(rnnlm);
-  config.pieces.vocabulary = 0;
+  config.pieces = {0, 0};
   EXPECT_EQ(config.with_defaults().pieces.vocabulary, 1);
   config.vocab_size = 10'000;
   EXPECT_EQ(config.with_defaults().pieces.vocabulary, 4);
+  config.hidden_size = 1024;
+  EXPECT_EQ(config.with_defaults().pieces.hidden, 1) << "chunks of several steps";
+  config.chunk_steps = 1;
+  EXPECT_EQ(config.with_defaults().pieces.hidden, 2);
 }
 
 }  // namespace

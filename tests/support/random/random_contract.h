@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -137,6 +138,10 @@ class RandomContract {
     c.tie_word_embeddings = c.preset != RnnPreset::rnntc && draw_.chance(30);
     if (!c.tie_word_embeddings) c.embedding_size = draw_.between(2, 16);
     if (draw_.chance(30)) c.pieces.vocabulary = draw_.between(2, 8);
+    if (draw_.chance(30)) {
+      c.pieces.hidden = std::min<std::int64_t>(c.hidden_size, draw_.between(2, 4));
+      c.chunk_steps = 1;
+    }
     if (draw_.chance(20)) c.freeze = {draw_.one_of({"*_l0", "*embed.*", "*.weight_hh_*"})};
     const std::uint64_t samples = draw_text(c.max_position_embeddings + 1);
     contract_.trial.model = [c](std::int64_t vn_size) { return make_rnn(c, vn_size); };
@@ -145,8 +150,8 @@ class RandomContract {
           << c.hidden_size << ", embedding " << c.embedding_size << ", positions "
           << c.max_position_embeddings << " by " << c.chunk_steps << ", classes " << c.num_classes
           << ", dropout " << c.dropout << ", tied " << c.tie_word_embeddings << ", pieces "
-          << c.pieces.vocabulary << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0])
-          << ", samples " << samples;
+          << c.pieces.vocabulary << " and " << c.pieces.hidden << ", frozen "
+          << (c.freeze.empty() ? "-" : c.freeze[0]) << ", samples " << samples;
   }
 
   /// Returns the number of samples for training.

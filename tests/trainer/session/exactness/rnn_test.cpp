@@ -20,7 +20,7 @@ using enum RnnPreset;
 struct RnnCase {
   std::string name;
   RnnPreset preset;
-  std::int64_t pieces;
+  RnnPieces pieces;
 };
 
 void PrintTo(const RnnCase& each, std::ostream* out) { *out << each.name; }
@@ -50,7 +50,10 @@ TrialConfig sgd_trial(const RnnConfig& config) {
 class RnnTraining : public ::testing::TestWithParam<RnnCase> {
  protected:
   static RnnConfig config(double dropout = 0.1) {
-    return small_rnn(GetParam().preset, dropout, GetParam().pieces);
+    RnnConfig config = small_rnn(GetParam().preset, dropout);
+    config.pieces = GetParam().pieces;
+    if (config.pieces.hidden > 1) config.chunk_steps = 1, config.max_position_embeddings = 6;
+    return config;
   }
   static TrialConfig trial() { return rnn_trial(config()); }
 };
@@ -72,8 +75,9 @@ TEST_P(RnnTraining, HasTheLossesOfPlainTraining) {
 /// Sums are added in another order, and nothing else changes.
 TEST_P(RnnTraining, HasTheSameLossesForChunksOfAnyLength) {
   RnnConfig chunked = config(/*dropout=*/0);
+  chunked.pieces.hidden = 1;
   const TrialResult four = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
-  for (const std::int64_t steps : {2, 7, 10}) {
+  for (const std::int64_t steps : {2, 3, 10}) {
     chunked.chunk_steps = steps;
     const TrialResult other = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
     ASSERT_EQ(other.losses.size(), 20u) << other.reason;
@@ -98,22 +102,16 @@ TEST_P(RnnTraining, KeepsItsBitsInBf16) {
 TEST_P(RnnTraining, KeepsItsBitsAfterAResume) { expect_same_bits_after_a_resume(trial()); }
 
 INSTANTIATE_TEST_SUITE_P(, RnnTraining,
-                         ::testing::Values(RnnCase{"Classifier", rnntc, 1},
-                                           RnnCase{"LanguageModel", rnnlm, 1},
-                                           RnnCase{"LanguageModelInPieces", rnnlm, 3},
-                                           RnnCase{"TranslationInPieces", nmt, 3}),
+                         ::testing::Values(RnnCase{"Classifier", rnntc, {}},
+                                           RnnCase{"LanguageModel", rnnlm, {}},
+                                           RnnCase{"LanguageModelInPieces", rnnlm, {3, 1}},
+                                           RnnCase{"TranslationInPieces", nmt, {3, 2}}),
                          [](const auto& test) { return test.param.name; });
 
-/// Layers on devices by depth, and chunks of one layer on devices by time.
-TEST(RnnStrategy, KeepsTheBitsOfOneDevice) {
-  TrialConfig trial = rnn_trial(small_rnn(nmt, 0.1, /*pieces=*/2));
+void expect_bits_of_one_device(const RnnConfig& config,
+                               const std::vector<StrategyConfig>& strategies) {
+  TrialConfig trial = rnn_trial(config);
   const TrialResult resident = train(session_of(1, kAmple), trial).trials[0];
-  const std::vector<StrategyConfig> strategies{
-      {{{{"*"}, {0}}, {{"decoder.*", "output", "head"}, {1}}}},
-      {{{{"*"}, {0}},
-        {{"*.0.1", "*.1.0"}, {1}},
-        {{"*.0.2", "*.1.2"}, {2}},
-        {{"head"}, {0, 1}, 2}}}};
   for (const StrategyConfig& strategy : strategies) {
     trial.train.strategy = strategy;
     const RunResult placed = train(session_of(strategy.num_tracks(), kAmple), trial);
@@ -121,6 +119,26 @@ TEST(RnnStrategy, KeepsTheBitsOfOneDevice) {
     expect_same_bits(placed.trials[0], resident);
     expect_within_budgets(placed);
   }
+}
+
+/// Layers on devices by depth, and chunks of one layer on devices by time.
+TEST(RnnStrategy, KeepsTheBitsOfOneDevice) {
+  expect_bits_of_one_device(small_rnn(nmt, 0.1, /*pieces=*/2),
+                            {{{{{"*"}, {0}}, {{"decoder.*", "output", "head"}, {1}}}},
+                             {{{{"*"}, {0}},
+                               {{"*.0.1", "*.1.0"}, {1}},
+                               {{"*.0.2", "*.1.2"}, {2}},
+                               {{"head"}, {0, 1}, 2}}}});
+}
+
+/// A part of each step on each device.
+TEST(RnnStrategy, KeepsTheBitsOfOneDeviceByHiddenFeatures) {
+  RnnConfig config = small_rnn(rnnlm);
+  config.max_position_embeddings = 4;
+  config.chunk_steps = 1;
+  config.pieces.hidden = 3;
+  expect_bits_of_one_device(config, {{{{{"*"}, {0}}, {{"lstm.*/1"}, {1}}, {{"lstm.*/2"}, {2}}}},
+                                     {{{{"*"}, {0, 1}}, {{"lstm.0.*/2", "lstm.1.*/0"}, {1, 0}}}}});
 }
 
 TEST(RnnControl, DiffersForOtherPiecesGroupsAndMasks) {
