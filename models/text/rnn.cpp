@@ -96,7 +96,7 @@ class RnnBuilder {
   TensorSpec floats(std::int64_t positions, const Dim& features) const {
     return {DType::f32, {sample_, {"position", positions}, features}};
   }
-  int num_pieces() const { return static_cast<int>(config_.pieces.vocabulary); }
+  int vocabulary_pieces() const { return static_cast<int>(config_.pieces.vocabulary); }
   int hidden_pieces() const { return static_cast<int>(config_.pieces.hidden); }
   /// The hidden features of a piece begin here.
   std::int64_t first_hidden(int piece) const { return hidden_.size * piece / hidden_pieces(); }
@@ -118,11 +118,11 @@ class RnnBuilder {
 int RnnBuilder::add_embed(const std::string& name, const Positions& positions) {
   constexpr double kStddev = 0.1;
   embeddings_.clear();
-  for (int i = 0; i < num_pieces(); ++i) {
+  for (int i = 0; i < vocabulary_pieces(); ++i) {
     embeddings_.push_back(model_.add_piece(
-        matrix(name + ".weight", vocabulary_, embedding_, kStddev), i, num_pieces()));
+        matrix(name + ".weight", vocabulary_, embedding_, kStddev), i, vocabulary_pieces()));
   }
-  if (num_pieces() > 1) return add_divided_embed(name, positions);
+  if (vocabulary_pieces() > 1) return add_divided_embed(name, positions);
   return add_layer({.name = name,
                     .kind = "rnn.embed",
                     .params = embeddings_,
@@ -134,7 +134,7 @@ int RnnBuilder::add_embed(const std::string& name, const Positions& positions) {
 
 int RnnBuilder::add_divided_embed(const std::string& name, const Positions& positions) {
   int sum = -1;
-  for (int i = 0; i < num_pieces(); ++i) {
+  for (int i = 0; i < vocabulary_pieces(); ++i) {
     const int weight = embeddings_[static_cast<std::size_t>(i)];
     const std::int64_t first = model_.spec().params[static_cast<std::size_t>(weight)].stored.begin;
     sum = model_.add_term({.name = fmt::format("{}/{}", name, i),
@@ -144,7 +144,7 @@ int RnnBuilder::add_divided_embed(const std::string& name, const Positions& posi
                            .forward_flops = 0,
                            .saved_elements = 2 * numbers(positions.size, embedding_.size),
                            .piece = i,
-                           .pieces = num_pieces()},
+                           .pieces = vocabulary_pieces()},
                           make_embed_piece(first, positions),
                           {.name = name + ".sum", .tensor = floats(positions.size, embedding_)});
   }
@@ -279,7 +279,7 @@ int RnnBuilder::add_output(const std::vector<Chunk>& chunks, std::int64_t steps,
 }
 
 void RnnBuilder::add_head(int output, const Positions& targets) {
-  const int pieces = num_pieces();
+  const int pieces = vocabulary_pieces();
   std::vector<int> results;
   for (int i = 0; i < pieces; ++i) {
     std::vector<int> params;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <nlohmann/json.hpp>
@@ -13,7 +14,6 @@ namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 7;
 
 Json to_json(const LayerProfile& p) {
   return {p.forward_s,  p.backward_s,     p.merge_s,      p.forward_peak,
@@ -88,37 +88,67 @@ void read_all(const Json& all, CostEntries<Cost>& entries) {
   }
 }
 
-}  // namespace
-
-std::string hash_of_costs(const std::string& costs) {
-  return fmt::format("{:x}", XXH3_64bits(costs.data(), costs.size()));
+std::int64_t newest(const KnownCosts& costs) {
+  std::int64_t unix_s = 0;
+  for_each_kind(
+      [&](const char*, const auto& entries) {
+        for (const auto& [key, entry] : entries) unix_s = std::max(unix_s, entry.at.unix_s);
+      },
+      costs);
+  return unix_s;
 }
 
-std::string to_text(const KnownCosts& costs, const std::string& made_by) {
-  const Json all{
-      {"layers", all_to_json(costs.layers)},       {"times", all_to_json(costs.times)},
-      {"copies", all_to_json(costs.copies)},       {"contentions", all_to_json(costs.contentions)},
-      {"op_starts", all_to_json(costs.op_starts)}, {"rates", all_to_json(costs.rates)}};
-  return Json{{"format", kFormat},
-              {"made_by", made_by},
-              {"xxh3", hash_of_costs(all.dump())},
-              {"costs", all}}
+}  // namespace
+
+void merge(KnownCosts& known, const KnownCosts& others) {
+  const auto is_better = [](const MeasuredAt& a, const MeasuredAt& b) {
+    const double more_load = a.load - b.load;
+    if (std::abs(more_load) >= kClearlyBusier) return more_load < 0;
+    return a.unix_s >= b.unix_s;
+  };
+  for_each_kind(
+      [&](const char*, auto& entries, const auto& other_entries) {
+        for (const auto& [key, other] : other_entries) {
+          const auto [entry, is_new] = entries.emplace(key, other);
+          if (!is_new && is_better(other.at, entry->second.at)) entry->second = other;
+        }
+      },
+      known, others);
+}
+
+void drop_oldest(CostsOfBuilds& builds, std::size_t most) {
+  while (builds.size() > most) {
+    builds.erase(std::ranges::min_element(builds, {},
+                                          [](const auto& build) { return newest(build.second); }));
+  }
+}
+
+std::string hash_of_costs(const std::string& builds) {
+  return fmt::format("{:x}", XXH3_64bits(builds.data(), builds.size()));
+}
+
+std::string to_text(const CostsOfBuilds& builds) {
+  Json all = Json::object();
+  for (const auto& [made_by, costs] : builds) {
+    Json& of_build = all[made_by];
+    for_each_kind([&](const char* name, const auto& each) { of_build[name] = all_to_json(each); },
+                  costs);
+  }
+  return Json{{"format", kCostsFormat}, {"xxh3", hash_of_costs(all.dump())}, {"builds", all}}
       .dump();
 }
 
-KnownCosts parse_costs(const std::string& text, const std::string& made_by) {
+CostsOfBuilds parse_costs(const std::string& text) {
   const Json json = Json::parse(text);
-  const Json& costs = json.at("costs");
-  if (json.at("format") != kFormat || json.at("made_by") != made_by) return {};
-  if (json.at("xxh3") != hash_of_costs(costs.dump())) return {};
-  KnownCosts known;
-  read_all(costs.at("layers"), known.layers);
-  read_all(costs.at("times"), known.times);
-  read_all(costs.at("copies"), known.copies);
-  read_all(costs.at("contentions"), known.contentions);
-  read_all(costs.at("op_starts"), known.op_starts);
-  read_all(costs.at("rates"), known.rates);
-  return known;
+  if (json.at("format") != kCostsFormat) return {};
+  const Json& all = json.at("builds");
+  if (json.at("xxh3") != hash_of_costs(all.dump())) return {};
+  CostsOfBuilds builds;
+  for (const auto& [made_by, of_build] : all.items()) {
+    for_each_kind([&](const char* name, auto& entries) { read_all(of_build.at(name), entries); },
+                  builds[made_by]);
+  }
+  return builds;
 }
 
 }  // namespace spillway

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -23,7 +24,7 @@ struct CostEntry {
 template <typename Cost>
 using CostEntries = std::map<std::string, CostEntry<Cost>>;
 
-/// What one program knows of one machine, by key.
+/// What one build of a program knows of one machine, by key.
 struct KnownCosts {
   CostEntries<LayerProfile> layers;
   CostEntries<LayerTimes> times;
@@ -33,13 +34,37 @@ struct KnownCosts {
   CostEntries<HostRates> rates;  ///< of "host"
 };
 
-/// The text of pilot.json. `made_by`: the program and machine that it is valid for.
-std::string to_text(const KnownCosts& costs, const std::string& made_by);
-/// Nothing if the text is of another format, program or machine, or does not match its hash. Throws
-/// std::exception for any other text than to_text() writes.
-KnownCosts parse_costs(const std::string& text, const std::string& made_by);
+/// Calls `visit` with the name of each kind of cost and its entries in each of `costs`.
+template <typename Visit, typename... Costs>
+void for_each_kind(const Visit& visit, Costs&... costs) {
+  visit("layers", costs.layers...);
+  visit("times", costs.times...);
+  visit("copies", costs.copies...);
+  visit("contentions", costs.contentions...);
+  visit("op_starts", costs.op_starts...);
+  visit("rates", costs.rates...);
+}
 
-/// The hash in the file; `costs`: the text of its field of this name.
-std::string hash_of_costs(const std::string& costs);
+/// A difference of loads that makes another measurement worthwhile.
+inline constexpr double kClearlyBusier = 0.1;
+
+/// Adds entries to `known`, in place of those that are older, or of a clearly busier machine.
+void merge(KnownCosts& known, const KnownCosts& others);
+
+/// By the program and machine that they are valid for.
+using CostsOfBuilds = std::map<std::string, KnownCosts>;
+
+/// Leaves the `most` builds that measured last.
+void drop_oldest(CostsOfBuilds& builds, std::size_t most);
+
+inline constexpr int kCostsFormat = 8;
+/// The text of pilot.json.
+std::string to_text(const CostsOfBuilds& builds);
+/// Nothing if the text is of another format or does not match its hash. Throws std::exception for
+/// any other text than to_text() writes.
+CostsOfBuilds parse_costs(const std::string& text);
+
+/// The hash in the file; `builds`: the text of its field of this name.
+std::string hash_of_costs(const std::string& builds);
 
 }  // namespace spillway

@@ -1,7 +1,9 @@
 #include "trainer/profile/profile_cache.h"
 
 #include <ATen/Version.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,9 +19,6 @@
 namespace spillway {
 namespace {
 
-/// A difference of loads that makes a new measurement worthwhile.
-constexpr double kClearlyBusier = 0.1;
-
 template <typename Cost>
 std::optional<Cost> find_in(const CostEntries<Cost>& entries, const std::string& key) {
   const auto found = entries.find(key);
@@ -27,6 +26,21 @@ std::optional<Cost> find_in(const CostEntries<Cost>& entries, const std::string&
 }
 
 constexpr const char* kHost = "host";
+
+/// Old builds of a program are no more used.
+constexpr std::size_t kMostBuilds = 8;
+
+/// The file that this code is in: the program, or a library.
+std::filesystem::path file_of_this_code() {
+  Dl_info symbol;
+  void* library = nullptr;
+  const auto here = reinterpret_cast<const void*>(&file_of_this_code);
+  if (dladdr1(here, &symbol, &library, RTLD_DL_LINKMAP) != 0) {
+    const std::string name = static_cast<const link_map*>(library)->l_name;
+    if (!name.empty()) return name;  // else the program
+  }
+  return "/proc/self/exe";
+}
 
 }  // namespace
 
@@ -44,22 +58,23 @@ ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::
     return;
   }
   made_by_ = made_by();
-  try {
-    known_ = read();
-  } catch (const std::exception&) {  // damaged, or it cannot be read
-  }
+  known_ = read()[made_by_];
   drop_busier_measurements();
 }
 
-KnownCosts ProfileCache::read() const {
-  if (!std::filesystem::is_regular_file(file_)) return {};  // a pipe would never end
-  std::ifstream in(file_, std::ios::binary);
-  return parse_costs({std::istreambuf_iterator<char>(in), {}}, made_by_);
+CostsOfBuilds ProfileCache::read() const {
+  try {
+    if (!std::filesystem::is_regular_file(file_)) return {};  // a pipe would never end
+    std::ifstream in(file_, std::ios::binary);
+    return parse_costs({std::istreambuf_iterator<char>(in), {}});
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 void ProfileCache::drop_busier_measurements() {
   std::optional<double> now;
-  const auto drop = [&](auto& entries) {
+  const auto drop = [&](const char*, auto& entries) {
     std::erase_if(entries, [&](const auto& each) {
       const double then = each.second.at.load;
       if (then < kClearlyBusier) return false;  // whatever the load is now
@@ -67,12 +82,7 @@ void ProfileCache::drop_busier_measurements() {
       return then >= *now + kClearlyBusier;
     });
   };
-  drop(known_.layers);
-  drop(known_.times);
-  drop(known_.copies);
-  drop(known_.contentions);
-  drop(known_.op_starts);
-  drop(known_.rates);
+  for_each_kind(drop, known_);
 }
 
 template <typename Cost>
@@ -139,8 +149,11 @@ void ProfileCache::save() {
   try {
     std::error_code error;
     std::filesystem::create_directories(file_.parent_path(), error);
+    CostsOfBuilds builds = read();
+    merge(builds[made_by_], known_);
+    drop_oldest(builds, kMostBuilds);
     AtomicFile out(file_);
-    out.write(to_text(known_, made_by_));
+    out.write(to_text(builds));
     out.commit();
   } catch (const IoError&) {
   }
@@ -148,7 +161,7 @@ void ProfileCache::save() {
 
 std::string this_build_and_machine() {
   std::error_code error;
-  const std::filesystem::path program = "/proc/self/exe";
+  const std::filesystem::path program = file_of_this_code();
   const auto size = std::filesystem::file_size(program, error);
   const auto time = std::filesystem::last_write_time(program, error).time_since_epoch().count();
   return fmt::format("program {} {}; processor {}; {}", size, time, processor_name(),

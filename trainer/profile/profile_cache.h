@@ -10,8 +10,9 @@
 namespace spillway {
 
 /// Keeps the costs of layers and the rates of the host between runs in one JSON file. They are
-/// valid for one build of the program on one machine; any other or damaged file counts as empty and
-/// is replaced. Measurements from when the machine was clearly busier than now count as unknown.
+/// valid for one build of a program on one machine; the file has those of several, such as the
+/// program and the package of Python. A damaged file counts as empty and is replaced. Measurements
+/// from when the machine was clearly busier than now count as unknown.
 class ProfileCache {
  public:
   /// An empty `file` disables reading and writing. `made_by`: what a cost depends on besides its
@@ -50,11 +51,12 @@ class ProfileCache {
   void add_op_start(const std::string& key, double seconds, const MeasuredAt& at);
   std::optional<HostRates> rates() const;
   void set_rates(const HostRates& rates, const MeasuredAt& at);
-  /// Writes new entries. Ignores errors: a cache is optional.
+  /// Adds new entries to those that the file has now. Ignores errors: a cache is optional.
   void save();
 
  private:
-  KnownCosts read() const;
+  /// Nothing if the file is damaged or cannot be read.
+  CostsOfBuilds read() const;
   void drop_busier_measurements();
   template <typename Cost>
   void add_to(CostEntries<Cost>& entries, const std::string& key, const Cost& cost,
@@ -67,7 +69,7 @@ class ProfileCache {
   bool changed_ = false;
 };
 
-/// Identifies this build of the program, LibTorch, and the processor.
+/// Identifies this build of the program (or the library that Spillway is in), and the processor.
 std::string this_build_and_machine();
 /// The same and the kernels that LibTorch selects here (trainer/profile/numerics.h): all that costs
 /// depend on.

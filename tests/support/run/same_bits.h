@@ -16,10 +16,8 @@ inline void expect_same_bits_over_budgets_orders_and_lanes(const TrialConfig& tr
   ASSERT_EQ(resident.num_shards, 1);
   const Bytes least = smallest_budget(trial);
   using enum OrderChoice;
-  for (const auto& [budget, order] : {std::pair{least, shard_major},
-                                      {2 * least, automatic},
-                                      {kAmple, shard_major},
-                                      {kAmple, vn_major}}) {
+  for (const auto& [budget, order] :
+       {std::pair{least, shard_major}, {2 * least, automatic}, {kAmple, vn_major}}) {
     TrialConfig ordered = trial;
     ordered.train.order = order;
     const RunResult run = train(session_of(1, budget), ordered);
@@ -27,13 +25,12 @@ inline void expect_same_bits_over_budgets_orders_and_lanes(const TrialConfig& tr
     expect_same_bits(run.trials[0], resident);
     EXPECT_TRUE(budget > least || run.trials[0].num_shards > 2);
   }
-  for (const auto& lanes : {std::vector{2, 2}, {3, 1}, {1, 1, 2}}) {
-    for (const Bytes budget : {2 * least, kAmple}) {
-      const auto devices = static_cast<int>(lanes.size());
-      const RunResult run = train(session_of(devices, budget), with_lanes(trial, lanes));
-      for (const DeviceResult& device : run.devices) EXPECT_GT(device.ops, 0u);
-      expect_same_bits(run.trials[0], resident);
-    }
+  for (const auto& [budget, lanes] :
+       {std::pair{2 * least, std::vector{2, 2}}, {kAmple, {3, 1}}, {2 * least, {1, 1, 2}}}) {
+    const auto devices = static_cast<int>(lanes.size());
+    const RunResult run = train(session_of(devices, budget), with_lanes(trial, lanes));
+    for (const DeviceResult& device : run.devices) EXPECT_GT(device.ops, 0u);
+    expect_same_bits(run.trials[0], resident);
   }
 }
 

@@ -21,10 +21,11 @@ KnownCosts some_costs() {
 }
 
 TEST(KnownCosts, AreReadAsTheyWereWritten) {
-  const std::string text = to_text(some_costs(), "me");
-  EXPECT_EQ(to_text(parse_costs(text, "me"), "me"), text);
-  EXPECT_EQ(parse_costs(text, "me").layers.at("layer").cost.forward_peak, 64u);
-  EXPECT_TRUE(parse_costs(text, "another").layers.empty());
+  const std::string text = to_text({{"me", some_costs()}, {"another", {}}});
+  const CostsOfBuilds read = parse_costs(text);
+  EXPECT_EQ(to_text(read), text);
+  EXPECT_EQ(read.at("me").layers.at("layer").cost.forward_peak, 64u);
+  EXPECT_TRUE(read.at("another").layers.empty());
 }
 
 /// Their hash is right: another program wrote them.
@@ -34,8 +35,33 @@ TEST(KnownCosts, RefuseImpossibleValues) {
   endless.layers["layer"].cost.merge_s = std::numeric_limits<double>::infinity();
   still.copies["cuda"].cost = 0;
   for (const KnownCosts& costs : {negative, endless, still}) {
-    EXPECT_THROW(parse_costs(to_text(costs, "me"), "me"), std::exception);
+    EXPECT_THROW(parse_costs(to_text({{"me", costs}})), std::exception);
   }
+}
+
+TEST(KnownCosts, MergeToTheQuieterOrNewerOfEach) {
+  KnownCosts known = some_costs(), others;
+  others.layers["layer"] = {{.forward_s = 1}, {.unix_s = 6, .load = 0.45}};
+  others.layers["another"] = {{.forward_s = 2}, {.unix_s = 6, .load = 0.9}};
+  others.copies["cuda"] = {2e9, {.unix_s = 8, .load = 0.55}};
+  others.contentions["3 threads: layer"] = {1.25, {.unix_s = 6, .load = 0.3}};
+  others.op_starts["slow: layer"] = {0.5, {.unix_s = 8, .load = 0.7}};
+  merge(known, others);
+  EXPECT_EQ(known.layers.at("layer").cost.forward_s, 0.25) << "newer";
+  EXPECT_EQ(known.layers.at("another").cost.forward_s, 2);
+  EXPECT_EQ(known.copies.at("cuda").cost, 2e9);
+  EXPECT_EQ(known.contentions.at("3 threads: layer").cost, 1.25) << "quieter";
+  EXPECT_EQ(known.op_starts.at("slow: layer").cost, 0.125) << "quieter";
+}
+
+TEST(KnownCosts, AreDroppedOfTheBuildsThatMeasuredFirst) {
+  CostsOfBuilds builds;
+  for (const int when : {3, 1, 4, 2}) {
+    builds["at " + std::to_string(when)].copies["cuda"] = {1e9, {.unix_s = when}};
+  }
+  drop_oldest(builds, 2);
+  EXPECT_EQ(builds.size(), 2u);
+  EXPECT_TRUE(builds.contains("at 3") && builds.contains("at 4"));
 }
 
 }  // namespace

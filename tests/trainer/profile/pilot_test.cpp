@@ -185,7 +185,7 @@ ProfileCache cache_of(const std::filesystem::path& file, const std::string& made
   return {file, [=] { return made_by; }, [=] { return load; }};
 }
 
-TEST(ProfileCache, ReplacesAFileOfAnotherBuildOrADamagedOne) {
+TEST(ProfileCache, ReplacesADamagedFile) {
   const TemporaryFolder folder;
   const auto file = folder / "pilot.json";
   const auto write = [&] {
@@ -212,6 +212,21 @@ TEST(ProfileCache, ReplacesAFileOfAnotherBuildOrADamagedOne) {
   }
   write();
   EXPECT_TRUE(known("this build"));
+}
+
+/// Programs take turns, and run at the same time.
+TEST(ProfileCache, KeepsWhatOthersHaveMeasured) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  ProfileCache one = cache_of(file), same = cache_of(file), other = cache_of(file, "another build");
+  one.add("layer", {.forward_s = 1}, {.unix_s = 1});
+  same.add("layer of same", {.forward_s = 2}, {.unix_s = 2});
+  other.add("layer", {.forward_s = 3}, {.unix_s = 3});
+  for (ProfileCache* cache : {&one, &same, &other}) cache->save();
+  EXPECT_EQ(cache_of(file).find("layer")->forward_s, 1);
+  EXPECT_EQ(cache_of(file).find("layer of same")->forward_s, 2);
+  EXPECT_EQ(cache_of(file, "another build").find("layer")->forward_s, 3);
+  EXPECT_FALSE(cache_of(file, "another build").find("layer of same"));
 }
 
 TEST(ProfileCache, WorksWithoutAFileThatCanBeWritten) {
