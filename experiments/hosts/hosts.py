@@ -2,8 +2,8 @@
 """One trial on several hosts, which are processes of one machine: bits, bytes and time, beside
 PyTorch; prints Markdown tables.
 
-Usage: hosts.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs; PYTHONPATH must contain the
-PyTorch to compare with.
+Usage: hosts.py BIN TEXT [DIGITS] [--brief] [--steps], BIN: folder of the programs; PYTHONPATH must
+contain the PyTorch to compare with.
 """
 
 import json
@@ -130,12 +130,12 @@ def hidden_share(run):
 def print_steps(shape, arguments):
     """In turns: hosts, as many devices of one host, PyTorch."""
     program, config = f"{arguments.bin}/spillway", gpt_config(shape, arguments.text)
-    tables.print_head(["milliseconds a step", "hosts", "devices of one host", "PyTorch DDP",
-                       "PyTorch FSDP", "hosts / DDP", "hosts / FSDP", "exchange under compute",
-                       "MiB sent a step, planned", "on the loopback interface", "by DDP",
-                       "by FSDP"])
+    tables.print_head(["milliseconds a step", "hosts", "with sharded state", "devices of one host",
+                       "PyTorch DDP", "PyTorch FSDP", "hosts / DDP", "sharded / FSDP",
+                       "exchange under compute", "MiB sent a step, planned",
+                       "on the loopback interface", "by DDP", "by FSDP"])
     for size in arguments.sizes:
-        times = {"hosts": [], "devices": [], **{how: [] for how in PYTORCH}}
+        times = {"hosts": [], "sharded": [], "devices": [], **{how: [] for how in PYTORCH}}
         sent, hidden = {}, []
 
         def counted(side, train):
@@ -148,6 +148,8 @@ def print_steps(shape, arguments):
             times["hosts"].append(1e3 * step_s(run))
             if size > 1:
                 hidden.append(100 * hidden_share(run))
+                times["sharded"].append(1e3 * step_s(host_processes.train(
+                    program, config, size, "hosts.state=sharded")))
             devices = f"devices=[{', '.join(['{memory: 1GiB}'] * size)}]"
             times["devices"].append(1e3 * step_s(host_processes.train(
                 program, config, 1, devices, f"train.data_parallel={size}")))
@@ -158,9 +160,10 @@ def print_steps(shape, arguments):
                                            f"hosts.number={number}")["trials"][0]["sent_bytes_per_step"]
                       for number in range(size)) if size > 1 else 0
         tables.print_row([
-            f"{size}", *(tables.spread(times[side], 0) for side in times),
-            *(tables.spread([a / b for a, b in zip(times["hosts"], times[how])], 2)
-              for how in PYTORCH),
+            f"{size}", *(tables.spread(times[side], 0) if times[side] else "" for side in times),
+            tables.spread([a / b for a, b in zip(times["hosts"], times["ddp"])], 2),
+            tables.spread([a / b for a, b in zip(times["sharded"], times["fsdp"])], 2)
+            if size > 1 else "",
             f"{tables.spread(hidden, 0)} %" if size > 1 else "",
             f"{planned / 2**20:.1f}",
             *(f"{sent[side]:.1f}" if size > 1 else "0" for side in ("hosts", *PYTORCH))])
@@ -188,6 +191,7 @@ def print_exchange(arguments):
 
 def main():
     parser = spillway_run.parser("tiny shapes, 1 and 2 hosts")
+    parser.add_argument("--steps", action="store_true", help="the last table alone")
     arguments = parser.parse_args()
     shape, arguments.sizes = SHAPE, SIZES
     arguments.rounds, arguments.exchanges, arguments.mebibytes = 5, 15, 32
@@ -195,10 +199,11 @@ def main():
         shape, arguments.sizes = TINY, SIZES[:2]
         arguments.rounds, arguments.exchanges, arguments.mebibytes = 1, 2, 1
     torch_run.skip_without_torch()
-    print_bits(shape, arguments)
-    print()
-    print_exchange(arguments)
-    print()
+    if not arguments.steps:
+        print_bits(shape, arguments)
+        print()
+        print_exchange(arguments)
+        print()
     print_steps(shape, arguments)
 
 
