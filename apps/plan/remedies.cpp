@@ -346,7 +346,10 @@ class RemedySearch {
                               static_cast<double>(helpful_[b].needed) /
                               static_cast<double>(lack_.needed);
         if (needed > kHopeless * limit) continue;
-        pairs.emplace_back(needed, both(helpful_[a].overrides, helpful_[b].overrides));
+        Overrides pair = both(helpful_[a].overrides, helpful_[b].overrides);
+        // One may be part of the other.
+        if (pair == helpful_[a].overrides || pair == helpful_[b].overrides) continue;
+        pairs.emplace_back(needed, std::move(pair));
       }
     }
     std::ranges::stable_sort(pairs, {}, &std::pair<double, Overrides>::first);

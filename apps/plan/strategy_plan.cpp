@@ -60,18 +60,22 @@ RunToSearch planned_to_search(PlanInput input, std::optional<std::size_t> only =
   return {plan_run(input, only), /*has_more_lanes=*/true};
 }
 
-/// The trial with other pieces. Those that do not fit are left out.
+/// The trial with other pieces. Those that do not fit are left out, and those that the values which
+/// a sweep gives the trial do not allow.
 std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedRun& run,
                                           std::size_t trial, const SearchConfig& config) {
   std::vector<SearchedPieces> found;
   const auto search = [&](const std::vector<std::string>& overrides) {
     PlanInput divided = input;
     for (const std::string& each : overrides) divided.overrides.push_back(each);
-    const PlannedRun other = planned_to_search(divided, trial).run;
-    if (other.rows.front().misfit) return;
-    found.push_back({.overrides = overrides,
-                     .least_budget = other.rows.front().plan.smallest_budget_bytes,
-                     .best = other.session->search(JobId(0), config).best});
+    try {
+      const PlannedRun other = planned_to_search(divided, trial).run;
+      if (other.rows.front().misfit) return;
+      found.push_back({.overrides = overrides,
+                       .least_budget = other.rows.front().plan.smallest_budget_bytes,
+                       .best = other.session->search(JobId(0), config).best});
+    } catch (const ConfigErrors&) {
+    }
   };
   for (const std::int64_t pieces : {1, 2, 4, 8}) {
     for (const auto& overrides : with_pieces(run.config(), pieces)) search(overrides);

@@ -22,7 +22,7 @@ static std::vector<std::vector<std::string>> ways_of_rnn(const RnnConfig& now,
                                                          std::int64_t pieces) {
   std::vector<std::vector<std::string>> ways{{vocabulary}};
   if (now.pieces.hidden != 1) ways[0].push_back("model.pieces.hidden=1");
-  const std::int64_t hidden = std::min(now.with_defaults().hidden_size, pieces);
+  const std::int64_t hidden = std::min(now.max_hidden_pieces(), pieces);
   if (hidden > 1) {
     ways.push_back(
         {vocabulary, fmt::format("model.pieces.hidden={}", hidden), "model.chunk_steps=1"});

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory, bits and speed of models whose layers are divided into pieces; prints Markdown tables.
 
-Usage: pieces.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs. Exits with 1 if a run on a
+Usage: pieces.py BIN TEXT [DIGITS] [--brief] [--lstms], BIN: folder of the programs. Exits with 1 if a run on a
 small device has other bits than one with room, or if other pieces have the same.
 """
 
@@ -38,10 +38,11 @@ def lstms(model, chunk_steps, number):
             "pieces": {"vocabulary": number, "hidden": number}}
 
 
-def config_of(model, text, steps, samples):
+def config_of(model, text, steps, samples, virtual_nodes=None):
     return {"devices": [{"kind": "cpu", "memory": AMPLE}], "host_memory": AMPLE, "model": model,
             "data": {"format": "bytes", "path": text},
-            "train": {"batch_size": samples, "virtual_nodes": samples, "reduction_groups": 1,
+            "train": {"batch_size": samples, "virtual_nodes": virtual_nodes or samples,
+                      "reduction_groups": 1,
                       "learning_rate": 1e-4, "max_steps": steps, "eval_batches": 1}}
 
 
@@ -50,8 +51,8 @@ def losses_of(run):
 
 
 def memory_table(program, what, configs):
-    """Of `configs` by label, the first undivided. Whether all runs had the bits that they should
-    have."""
+    """Prints a row for each of `configs`, by label; the first is undivided. Returns whether all runs
+    had the bits that they should have."""
     tables.print_head([what, "least budget, MiB", "undivided / divided", "host memory, MiB",
                        "shards there", "loss of step 2", "on that device"])
     least, hashes, right = [], [], True
@@ -72,7 +73,7 @@ def memory_table(program, what, configs):
 
 
 def print_speeds(program, name, configs, tokens, rounds):
-    """Of `configs` by label, the first undivided; `tokens` of a step."""
+    """Prints a row for each of `configs`, by label; the first is undivided. `tokens`: of a step."""
     rates, losses = {label: [] for label in configs}, {}
     for _ in range(rounds):
         for label, config in configs.items():
@@ -99,13 +100,11 @@ def print_gpt_speeds(program, text, shapes, numbers, rounds, steps):
 
 
 def print_lstms(program, text, model, numbers, rounds):
-    """Whether all runs had the bits that they should have."""
+    """Returns whether all runs had the bits that they should have."""
     ways = {"10-step chunks": (10, 1), "1-step chunks": (1, 1),
             **{f"1-step chunks in {number}": (1, number) for number in numbers}}
-    configs = {label: config_of(lstms(model, *way), text, steps=5, samples=16)
+    configs = {label: config_of(lstms(model, *way), text, steps=5, samples=16, virtual_nodes=1)
                for label, way in ways.items()}
-    for config in configs.values():
-        config["train"]["virtual_nodes"] = 1
     right = memory_table(program, "LSTM layers", configs)
     print()
     tables.print_head(["network", "LSTM layers", "tokens/s", "relative", "loss"])
@@ -115,20 +114,23 @@ def print_lstms(program, text, model, numbers, rounds):
 
 
 def main():
-    arguments = spillway_run.parser("small models, one round").parse_args()
+    parser = spillway_run.parser("small models, one round")
+    parser.add_argument("--lstms", action="store_true", help="the last part alone")
+    arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     text = os.path.abspath(arguments.text)
-    numbers = [2, 4, 8]
-    print("## Memory\n")
-    gpt2 = TINY if arguments.brief else GPT2
-    right = memory_table(program, "pieces", {
-        str(number): config_of(gpt(gpt2, number), text, steps=2, samples=1)
-        for number in [1, *numbers]})
-    print("\n## Speed\n")
-    if arguments.brief:
-        print_gpt_speeds(program, text, [(64, 32)], [1, 2], rounds=1, steps=3)
-    else:
-        print_gpt_speeds(program, text, SHAPES, [1, *numbers, "auto"], rounds=3, steps=5)
+    numbers, right = [2, 4, 8], True
+    if not arguments.lstms:
+        print("## Memory\n")
+        gpt2 = TINY if arguments.brief else GPT2
+        right = memory_table(program, "pieces", {
+            str(number): config_of(gpt(gpt2, number), text, steps=2, samples=1)
+            for number in [1, *numbers]})
+        print("\n## Speed\n")
+        if arguments.brief:
+            print_gpt_speeds(program, text, [(64, 32)], [1, 2], rounds=1, steps=3)
+        else:
+            print_gpt_speeds(program, text, SHAPES, [1, *numbers, "auto"], rounds=3, steps=5)
     print("\n## LSTMs\n")
     if arguments.brief:
         right = print_lstms(program, text, TINY_LSTMS, [2], rounds=1) and right

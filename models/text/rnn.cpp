@@ -20,14 +20,22 @@ namespace {
 /// That of PyTorch's uniform distribution, whose variance is 1 / (3 * inputs).
 double lstm_stddev(std::int64_t inputs) { return 1 / std::sqrt(3 * static_cast<double>(inputs)); }
 
-/// The edges of a chunk: one for each of its pieces.
-using Chunk = std::vector<int>;
-/// The chunks of a stack of LSTM layers, by layer.
-using ChunkEdges = std::vector<std::vector<Chunk>>;
+/// Of an LSTM.
+constexpr std::int64_t kGates = 4;
 
-void append(std::vector<int>& edges, const Chunk& chunk) {
-  edges.insert(edges.end(), chunk.begin(), chunk.end());
-}
+/// What a chunk reads: an edge, from a row on.
+struct Input {
+  int edge;
+  std::int64_t begin;
+};
+
+/// Some steps of an LSTM layer.
+struct Chunk {
+  std::string name;
+  std::vector<int> edges;  ///< one for each piece
+};
+/// The chunks of a stack of LSTM layers, by layer.
+using Chunks = std::vector<std::vector<Chunk>>;
 
 /// Builds a recurrent network, front to back.
 class RnnBuilder {
@@ -41,12 +49,13 @@ class RnnBuilder {
     tokens_ = model_.add_batch("tokens", {DType::i64, {sample_, {"position", context + 1}}});
     model_.spec().indices = {{0, context + 1, config_.vocab_size}};
     if (config_.preset == RnnPreset::rnntc) {
-      add_class_head(add_lstms("lstm", add_embed("embed", {0, context}), context, {}));
+      const Chunks lstms = add_lstms("lstm", add_embed("embed", {0, context}), context, {});
+      add_class_head(join(lstms.back().back()));
     } else if (config_.preset == RnnPreset::nmt) {
       add_translation(context / 2);
     } else {
-      const ChunkEdges lstms = add_lstms("lstm", add_embed("embed", {0, context}), context, {});
-      add_head(add_output(lstms.back(), context, /*with_attention=*/false), {1, context});
+      const Chunks lstms = add_lstms("lstm", add_embed("embed", {0, context}), context, {});
+      add_head(add_output(join(lstms.back()), context, /*with_attention=*/false), {1, context});
     }
     freeze(model_.spec(), config_.freeze);
     return std::move(model_).build();
@@ -58,20 +67,27 @@ class RnnBuilder {
   int add_divided_embed(const std::string& name, const Positions& positions);
   /// Adds LSTM layers that read `embed`. A layer begins with the last state of the same layer in
   /// `before`, if there is one.
-  ChunkEdges add_lstms(const std::string& name, int embed, std::int64_t steps,
-                       const ChunkEdges& before);
-  /// Adds the pieces of a chunk, which read `input` and, unless it is empty, `state`.
-  Chunk add_chunk(const std::string& name, const std::vector<std::vector<int>>& params,
-                  const Chunk& input, const Chunk& state, const Positions& steps);
+  Chunks add_lstms(const std::string& name, int embed, std::int64_t steps, const Chunks& before);
+  /// Adds the pieces of a chunk.
+  Chunk add_chunk(std::string name, const std::vector<std::vector<int>>& params,
+                  const std::vector<int>& inputs, const Positions& steps);
   /// Returns the parameters of each piece.
   std::vector<std::vector<int>> add_lstm_params(const std::string& name, std::int64_t layer);
+  /// The edge of a whole chunk. Pieces are put together by a layer of their own for each reader, so
+  /// that only pieces of one layer read its edge (EdgeSpec::reading_pieces): then their backwards
+  /// do not wait for each other.
+  int join(const Chunk& chunk, const char* reader = "");
+  std::vector<int> join(const std::vector<Chunk>& chunks);
+  /// Likewise, some steps of the embedding.
+  Input embedded(int embed, std::size_t chunk, const Positions& steps);
+  int add_join(std::string name, std::vector<int> pieces, const Positions& rows,
+               const Dim& features);
   void add_translation(std::int64_t half);
-  std::vector<Chunk> add_attention(const std::vector<Chunk>& decoder,
-                                   const std::vector<Chunk>& encoder);
+  std::vector<int> add_attention(const std::vector<int>& decoder, const std::vector<int>& encoder);
   /// Returns the edge [sample, position, hidden].
-  int add_output(const std::vector<Chunk>& chunks, std::int64_t steps, bool with_attention);
+  int add_output(std::vector<int> chunks, std::int64_t steps, bool with_attention);
   void add_head(int output, const Positions& targets);
-  void add_class_head(const ChunkEdges& lstms);
+  void add_class_head(int chunk);
 
   /// Appends a layer of the undivided model, or the last one of what stands for it. Its dropout
   /// does not depend on pieces.
@@ -98,8 +114,6 @@ class RnnBuilder {
   }
   int vocabulary_pieces() const { return static_cast<int>(config_.pieces.vocabulary); }
   int hidden_pieces() const { return static_cast<int>(config_.pieces.hidden); }
-  /// The hidden features of a piece begin here.
-  std::int64_t first_hidden(int piece) const { return hidden_.size * piece / hidden_pieces(); }
   double numbers(std::int64_t positions, std::int64_t features) const {
     return static_cast<double>(sample_.size * positions * features);
   }
@@ -154,7 +168,6 @@ int RnnBuilder::add_divided_embed(const std::string& name, const Positions& posi
 
 std::vector<std::vector<int>> RnnBuilder::add_lstm_params(const std::string& name,
                                                           std::int64_t layer) {
-  constexpr std::int64_t kGates = 4;
   const Dim gates{"gates", kGates * hidden_.size};
   const Dim in = layer == 0 ? embedding_ : Dim{"hidden_in", hidden_.size};
   const double stddev = lstm_stddev(hidden_.size);
@@ -176,106 +189,129 @@ std::vector<std::vector<int>> RnnBuilder::add_lstm_params(const std::string& nam
   return params;
 }
 
-Chunk RnnBuilder::add_chunk(const std::string& name, const std::vector<std::vector<int>>& params,
-                            const Chunk& input, const Chunk& state, const Positions& steps) {
-  const int pieces = hidden_pieces();
-  const auto weight = static_cast<std::size_t>(params[0][0]);
-  const std::int64_t width = model_.spec().params[weight].tensor.dims.back().size;
-  std::vector<int> inputs = input;
-  append(inputs, state);
-  Chunk chunk;
-  for (int piece = 0; piece < pieces; ++piece) {
-    const std::int64_t features = first_hidden(piece + 1) - first_hidden(piece);
-    LayerSpec spec{.name = pieces > 1 ? fmt::format("{}/{}", name, piece) : name,
-                   .kind = kind(state.empty() ? "lstm.first" : "lstm"),
-                   .params = params[static_cast<std::size_t>(piece)],
-                   .inputs = inputs,
-                   .forward_flops = 8 * static_cast<double>(features) *
-                                    numbers(steps.size, width + hidden_.size),
-                   .saved_elements = numbers(steps.size + 1, width + 6 * features),
-                   .piece = piece,
-                   .pieces = pieces};
+Chunk RnnBuilder::add_chunk(std::string name, const std::vector<std::vector<int>>& params,
+                            const std::vector<int>& inputs, const Positions& steps) {
+  Chunk chunk{std::move(name), {}};
+  std::int64_t first = 0;
+  for (int piece = 0; piece < hidden_pieces(); ++piece) {
+    const std::vector<int>& of_piece = params[static_cast<std::size_t>(piece)];
+    const auto dims = [&](int param) {
+      return model_.spec().params[static_cast<std::size_t>(param)].tensor.shape();
+    };
+    const std::int64_t width = dims(of_piece[0])[1], features = dims(of_piece[1])[0] / kGates;
+    LayerSpec spec{
+        .name = hidden_pieces() > 1 ? fmt::format("{}/{}", chunk.name, piece) : chunk.name,
+        .kind = kind(inputs.size() > 1 ? "lstm" : "lstm.first"),
+        .params = of_piece,
+        .inputs = inputs,
+        .forward_flops =
+            8 * static_cast<double>(features) * numbers(steps.size, width + hidden_.size),
+        .saved_elements = numbers(steps.size + 1, width + 6 * features),
+        .piece = piece,
+        .pieces = hidden_pieces()};
     key_draws(spec);
-    const RnnChunk part{.steps = steps,
-                        .dropout = config_.dropout,
-                        .num_inputs = static_cast<int>(input.size()),
-                        .piece = piece};
-    chunk.push_back(model_.add_layer(std::move(spec), make_rnn_lstm(part),
-                                     floats(steps.size + 1, {"hidden", features})));
+    chunk.edges.push_back(model_.add_layer(
+        std::move(spec),
+        make_rnn_lstm({.steps = steps, .dropout = config_.dropout, .first = first}),
+        floats(steps.size + 1, {"hidden", features})));
+    first += features;
   }
   ++num_whole_;
   return chunk;
 }
 
-ChunkEdges RnnBuilder::add_lstms(const std::string& name, int embed, std::int64_t steps,
-                                 const ChunkEdges& before) {
-  ChunkEdges edges;
+int RnnBuilder::join(const Chunk& chunk, const char* reader) {
+  if (chunk.edges.size() == 1) return chunk.edges[0];
+  return add_join(chunk.name + reader, chunk.edges, {0, 2}, hidden_);
+}
+
+int RnnBuilder::add_join(std::string name, std::vector<int> pieces, const Positions& rows,
+                         const Dim& features) {
+  return model_.add_layer({.name = std::move(name),
+                           .kind = "rnn.join",
+                           .inputs = std::move(pieces),
+                           .forward_flops = 0,
+                           .saved_elements = numbers(rows.size, features.size)},
+                          make_rnn_join(rows), floats(rows.size, features));
+}
+
+std::vector<int> RnnBuilder::join(const std::vector<Chunk>& chunks) {
+  std::vector<int> edges;
+  for (const Chunk& chunk : chunks) edges.push_back(join(chunk));
+  return edges;
+}
+
+Input RnnBuilder::embedded(int embed, std::size_t chunk, const Positions& steps) {
+  if (hidden_pieces() == 1) return {embed, steps.begin};
+  const std::string& name = model_.spec().edges[static_cast<std::size_t>(embed)].name;
+  return {add_join(fmt::format("{}.{}", name, chunk), {embed}, steps, embedding_), 0};
+}
+
+Chunks RnnBuilder::add_lstms(const std::string& name, int embed, std::int64_t steps,
+                             const Chunks& before) {
+  Chunks layers;
   for (std::int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     const std::vector<std::vector<int>> params = add_lstm_params(name, layer);
-    Chunk state;
-    if (!before.empty()) state = before[static_cast<std::size_t>(layer)].back();
+    const Chunk* last = nullptr;
+    if (!before.empty()) last = &before[static_cast<std::size_t>(layer)].back();
     std::vector<Chunk> chunks;
     for (std::int64_t begin = 0; begin < steps; begin += config_.chunk_steps) {
-      const std::size_t chunk = chunks.size();
+      const std::size_t number = chunks.size();
       const std::int64_t size = std::min(config_.chunk_steps, steps - begin);
-      state = add_chunk(fmt::format("{}.{}.{}", name, layer, chunk), params,
-                        layer == 0 ? Chunk{embed} : edges.back()[chunk], state,
-                        {layer == 0 ? begin : 0, size});
-      chunks.push_back(state);
+      const Input input = layer == 0 ? embedded(embed, number, {begin, size})
+                                     : Input{join(layers.back()[number]), 0};
+      std::vector<int> inputs{input.edge};
+      if (last) inputs.push_back(join(*last, ".state"));
+      chunks.push_back(add_chunk(fmt::format("{}.{}.{}", name, layer, number), params, inputs,
+                                 {input.begin, size}));
+      last = &chunks.back();
     }
-    edges.push_back(std::move(chunks));
+    layers.push_back(std::move(chunks));
+  }
+  return layers;
+}
+
+void RnnBuilder::add_translation(std::int64_t half) {
+  const Chunks encoder = add_lstms("encoder", add_embed("encoder.embed", {0, half}), half, {});
+  const Chunks decoder =
+      add_lstms("decoder", add_embed("decoder.embed", {half, half}), half, encoder);
+  const std::vector<int> encoded = join(encoder.back());
+  const std::vector<int> attention = add_attention(join(decoder.back()), encoded);
+  add_head(add_output(attention, half, /*with_attention=*/true), {half + 1, half});
+}
+
+std::vector<int> RnnBuilder::add_attention(const std::vector<int>& decoder,
+                                           const std::vector<int>& encoder) {
+  const Dim both{"context_and_hidden", 2 * hidden_.size};
+  const int weight =
+      model_.add_param(matrix("attention.weight", hidden_, both, lstm_stddev(both.size)));
+  const auto positions_of = [&](int edge) {
+    return model_.spec().edges[static_cast<std::size_t>(edge)].tensor.dims[1].size - 1;
+  };
+  std::int64_t source = 0;
+  for (const int chunk : encoder) source += positions_of(chunk);
+  std::vector<int> edges;
+  for (const int chunk : decoder) {
+    const std::int64_t steps = positions_of(chunk);
+    std::vector<int> inputs{chunk};
+    inputs.insert(inputs.end(), encoder.begin(), encoder.end());
+    edges.push_back(add_layer({.name = fmt::format("attention.{}", edges.size()),
+                               .kind = "rnn.attention",
+                               .params = {weight},
+                               .inputs = std::move(inputs),
+                               .forward_flops = 4 * numbers(steps, hidden_.size) *
+                                                static_cast<double>(source + hidden_.size),
+                               .saved_elements = numbers(steps, 4 * hidden_.size + 2 * source) +
+                                                 numbers(source, hidden_.size)},
+                              make_rnn_attention(), floats(steps, hidden_)));
   }
   return edges;
 }
 
-void RnnBuilder::add_translation(std::int64_t half) {
-  const ChunkEdges encoder = add_lstms("encoder", add_embed("encoder.embed", {0, half}), half, {});
-  const ChunkEdges decoder =
-      add_lstms("decoder", add_embed("decoder.embed", {half, half}), half, encoder);
-  const std::vector<Chunk> attention = add_attention(decoder.back(), encoder.back());
-  add_head(add_output(attention, half, /*with_attention=*/true), {half + 1, half});
-}
-
-std::vector<Chunk> RnnBuilder::add_attention(const std::vector<Chunk>& decoder,
-                                             const std::vector<Chunk>& encoder) {
-  const Dim both{"context_and_hidden", 2 * hidden_.size};
-  const int weight =
-      model_.add_param(matrix("attention.weight", hidden_, both, lstm_stddev(both.size)));
-  const auto positions_of = [&](const Chunk& chunk) {
-    const auto edge = static_cast<std::size_t>(chunk.front());
-    return model_.spec().edges[edge].tensor.dims[1].size - 1;
-  };
-  std::int64_t source = 0;
-  std::vector<int> encoded;
-  for (const Chunk& chunk : encoder) {
-    source += positions_of(chunk);
-    append(encoded, chunk);
-  }
-  std::vector<Chunk> attended;
-  for (const Chunk& chunk : decoder) {
-    const std::int64_t steps = positions_of(chunk);
-    std::vector<int> inputs = chunk;
-    append(inputs, encoded);
-    attended.push_back({add_layer({.name = fmt::format("attention.{}", attended.size()),
-                                   .kind = "rnn.attention",
-                                   .params = {weight},
-                                   .inputs = std::move(inputs),
-                                   .forward_flops = 4 * numbers(steps, hidden_.size) *
-                                                    static_cast<double>(source + hidden_.size),
-                                   .saved_elements = numbers(steps, 4 * hidden_.size + 2 * source) +
-                                                     numbers(source, hidden_.size)},
-                                  make_rnn_attention(hidden_pieces()), floats(steps, hidden_))});
-  }
-  return attended;
-}
-
-int RnnBuilder::add_output(const std::vector<Chunk>& chunks, std::int64_t steps,
-                           bool with_attention) {
-  std::vector<int> inputs;
-  for (const Chunk& chunk : chunks) append(inputs, chunk);
+int RnnBuilder::add_output(std::vector<int> chunks, std::int64_t steps, bool with_attention) {
   return add_layer(
-      {.name = "output", .kind = kind("output"), .inputs = std::move(inputs), .forward_flops = 0},
-      make_rnn_output(config_.dropout, with_attention, hidden_pieces()), floats(steps, hidden_));
+      {.name = "output", .kind = kind("output"), .inputs = std::move(chunks), .forward_flops = 0},
+      make_rnn_output(config_.dropout, with_attention), floats(steps, hidden_));
 }
 
 void RnnBuilder::add_head(int output, const Positions& targets) {
@@ -316,15 +352,14 @@ void RnnBuilder::add_head(int output, const Positions& targets) {
   model_.spec().metrics = {perplexity().spec};
 }
 
-void RnnBuilder::add_class_head(const ChunkEdges& lstms) {
+void RnnBuilder::add_class_head(int chunk) {
   std::vector<int> params;
   model_.add_linear(params, "head", {"class", config_.num_classes}, hidden_,
                     lstm_stddev(hidden_.size));
   LayerSpec spec{.name = "head",
                  .kind = kind("class_head"),
                  .params = std::move(params),
-                 .inputs = lstms.back().back()};
-  spec.inputs.push_back(tokens_);
+                 .inputs = {chunk, tokens_}};
   key_draws(spec);
   model_.add_loss(std::move(spec), make_rnn_class_head(config_.dropout));
   model_.spec().metrics = {accuracy().spec};

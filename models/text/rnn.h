@@ -23,12 +23,16 @@ namespace spillway {
 /// normal with PyTorch's variance, 1 / (3 * hidden_size), the head and the attention with 1 / (3 *
 /// inputs), embeddings with standard deviation 0.1, biases as zeros. Weight decay applies to
 /// matrices. Dropout applies to the input of each LSTM layer and of the head, not to states; its
-/// masks depend on chunk_steps. With `pieces`, embeddings and head are divided by tokens
-/// (models/text/vocabulary.h), and the chunks, of one step then, by hidden features: a piece
-/// lstm.LAYER.STEP/PIECE computes the four gates of its features, reads the state of all pieces of
-/// the step before, and makes [sample, 2, features]. Throws ConfigError like RnnConfig::validate()
-/// and freeze(), and
-/// (`train.batch_size`) if a virtual node has no sample or too many.
+/// masks depend on chunk_steps.
+///
+/// `pieces.vocabulary` divides embeddings and head by tokens (models/text/vocabulary.h).
+/// `pieces.hidden` divides chunks of one step: the piece lstm.LAYER.STEP/PIECE computes the four
+/// gates of its hidden features, and makes [sample, 2, features]. Layers without parameters put
+/// pieces together, lstm.LAYER.STEP for the layer above and lstm.LAYER.STEP.state for the next
+/// step, and hand embed.STEP to the first layer.
+///
+/// Throws ConfigError like RnnConfig::validate() and freeze(), and (`train.batch_size`) if a virtual
+/// node has no sample or too many.
 /// Source: Jia et al., "Beyond data and model parallelism for deep neural networks", 2019, for the
 /// networks; Luong et al., "Effective approaches to attention-based neural machine translation",
 /// 2015, for the attention (global, dot).

@@ -38,11 +38,20 @@ void check_steps(const RnnConfig& config, ConfigCheck& check) {
                             (steps - 1) / kMostChunks + 1));
 }
 
+/// Of a configuration with a hidden_size.
+std::int64_t most_hidden_pieces(const RnnConfig& config) {
+  const std::int64_t steps = std::max<std::int64_t>(1, num_steps(config));
+  return std::clamp<std::int64_t>(kMostChunks / steps, 1, config.hidden_size);
+}
+
 /// Of a configuration with defaults.
 void check_hidden_pieces(const RnnConfig& config, ConfigCheck& check) {
-  const std::int64_t pieces = config.pieces.hidden;
-  if (!detail::require_pieces(check, pieces, config.hidden_size, "hidden", "features")) return;
-  check.require(pieces == 1 || config.chunk_steps == 1, "pieces.hidden",
+  const std::int64_t pieces = config.pieces.hidden, most = most_hidden_pieces(config);
+  check.require(pieces <= most, "pieces.hidden",
+                fmt::format("is {}, but each of {} steps of a layer with {} hidden features is "
+                            "divided, into at most {} layers in all; use at most {}",
+                            pieces, num_steps(config), config.hidden_size, kMostChunks, most));
+  check.require(pieces == 1 || pieces > most || config.chunk_steps == 1, "pieces.hidden",
                 fmt::format("is {}, but model.chunk_steps is {}; every step reads the whole state "
                             "of the one before: write model.chunk_steps: 1",
                             pieces, config.chunk_steps));
@@ -100,10 +109,13 @@ RnnConfig RnnConfig::with_defaults() const {
   if (num_hidden_layers == 0) full.num_hidden_layers = sizes.layers;
   if (pieces.vocabulary == 0) full.pieces.vocabulary = detail::pieces_for(vocab_size, 2048);
   if (pieces.hidden == 0) {
-    full.pieces.hidden = chunk_steps == 1 ? detail::pieces_for(full.hidden_size, 512) : 1;
+    const std::int64_t pieces = detail::pieces_for(full.hidden_size, 512);
+    full.pieces.hidden = chunk_steps == 1 ? std::min(pieces, most_hidden_pieces(full)) : 1;
   }
   return full;
 }
+
+std::int64_t RnnConfig::max_hidden_pieces() const { return most_hidden_pieces(with_defaults()); }
 
 std::int64_t RnnConfig::num_predictions() const {
   return preset == RnnPreset::rnntc ? 0 : num_steps(*this);

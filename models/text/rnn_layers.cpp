@@ -29,36 +29,18 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Tensors = std::span<const at::Tensor>;
 
-/// Some rows of [B, N, H], whose features are divided among `parts`, as a tensor of its own. A view
-/// may begin anywhere, and the bits of a product can depend on the alignment of its operands.
-at::Tensor rows(Tensors parts, std::int64_t begin, std::int64_t size) {
-  std::vector<at::Tensor> narrow;
-  for (const at::Tensor& part : parts) narrow.push_back(part.narrow(1, begin, size));
-  return at::cat(narrow, 2);
+/// Some rows of `x` [B, N, H] as a tensor of its own. A view may begin anywhere, and the bits of a
+/// product can depend on the alignment of its operands.
+at::Tensor rows(const at::Tensor& x, std::int64_t begin, std::int64_t size) {
+  return x.narrow(1, begin, size).clone(at::MemoryFormat::Contiguous);
 }
 
-/// The hidden states of a chunk, [B, S, H].
-at::Tensor hidden_states(Tensors parts) { return rows(parts, 0, parts[0].size(1) - 1); }
+/// The hidden states of a chunk [B, S + 1, H] -> [B, S, H].
+at::Tensor hidden_states(const at::Tensor& chunk) { return rows(chunk, 0, chunk.size(1) - 1); }
 
-/// The hidden states of all chunks, in `pieces` edges each: [B, N, H].
-at::Tensor all_states(Tensors chunks, std::size_t pieces) {
-  std::vector<at::Tensor> parts;
-  for (std::size_t piece = 0; piece < pieces; ++piece) {
-    std::vector<at::Tensor> states;
-    for (std::size_t c = piece; c < chunks.size(); c += pieces) {
-      states.push_back(chunks[c].narrow(1, 0, chunks[c].size(1) - 1));
-    }
-    parts.push_back(at::cat(states, 1));
-  }
-  return pieces == 1 ? parts[0] : at::cat(parts, 2);
-}
-
-/// The last hidden state of a chunk, [B, H].
-at::Tensor last_hidden(Tensors parts) { return rows(parts, parts[0].size(1) - 2, 1).squeeze(1); }
-
-/// The cell state in an edge of a chunk, [B, H'].
-at::Tensor cell_state(const at::Tensor& part) {
-  return rows({&part, 1}, part.size(1) - 1, 1).squeeze(1);
+/// Row `row` of a chunk, counted from its end -> [B, H].
+at::Tensor state_of(const at::Tensor& chunk, std::int64_t row) {
+  return rows(chunk, chunk.size(1) - row, 1).squeeze(1);
 }
 
 /// Input, forget, cell and output gate of a step, side by side: [B, 4H].
@@ -171,19 +153,17 @@ class RnnLstm final : public Layer {
   explicit RnnLstm(const RnnChunk& chunk) : chunk_(chunk) {}
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
-    const auto num_inputs = static_cast<std::size_t>(chunk_.num_inputs);
     const at::Tensor x =
-        dropout(rows(inputs.first(num_inputs), chunk_.steps.begin, chunk_.steps.size),
-                chunk_.dropout, context);
+        dropout(rows(inputs[0], chunk_.steps.begin, chunk_.steps.size), chunk_.dropout, context);
     const at::Tensor from_input = at::linear(x, params[0], params[2]);
-    const Tensors before = inputs.subspan(num_inputs);
+    const std::int64_t features = params[1].size(0) / 4;
     at::Tensor hidden, cell;
-    if (before.empty()) {
+    if (inputs.size() == 1) {
       hidden = at::zeros({x.size(0), params[1].size(1)}, x.options());
-      cell = at::zeros({x.size(0), params[1].size(0) / 4}, x.options());
+      cell = hidden.narrow(1, 0, features);
     } else {
-      hidden = last_hidden(before);
-      cell = cell_state(before[static_cast<std::size_t>(chunk_.piece)]);
+      hidden = state_of(inputs[1], 2);
+      cell = state_of(inputs[1].narrow(2, chunk_.first, features), 1);
     }
     return {.output = LstmSteps::apply(from_input, params[1], params[3], hidden, cell)};
   }
@@ -192,40 +172,50 @@ class RnnLstm final : public Layer {
   RnnChunk chunk_;
 };
 
+class RnnJoin final : public Layer {
+ public:
+  explicit RnnJoin(const Positions& rows) : rows_(rows) {}
+
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
+    std::vector<at::Tensor> pieces;
+    for (const at::Tensor& piece : inputs) pieces.push_back(rows_.of(piece));
+    return {.output = at::cat(pieces, 2)};
+  }
+
+ private:
+  Positions rows_;
+};
+
 class RnnAttention final : public Layer {
  public:
-  explicit RnnAttention(int pieces) : pieces_(static_cast<std::size_t>(pieces)) {}
-
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
-    const at::Tensor h = hidden_states(inputs.first(pieces_));               // [B, S, H]
-    const at::Tensor source = all_states(inputs.subspan(pieces_), pieces_);  // [B, N, H]
+    const at::Tensor h = hidden_states(inputs[0]);  // [B, S, H]
+    std::vector<at::Tensor> chunks;
+    for (const at::Tensor& chunk : inputs.subspan(1)) chunks.push_back(hidden_states(chunk));
+    const at::Tensor source = at::cat(chunks, 1);  // [B, N, H]
     const at::Tensor scores = at::bmm(h, source.transpose(1, 2)).to(at::kFloat);
     const at::Tensor weights = at::softmax(scores, 2).to(h.scalar_type());
     const at::Tensor both = at::cat({at::bmm(weights, source), h}, 2);
     return {.output = at::tanh(at::linear(both, params[0]))};
   }
-
- private:
-  std::size_t pieces_;
 };
 
 class RnnOutput final : public Layer {
  public:
-  RnnOutput(double dropout, bool with_attention, int pieces)
-      : dropout_(dropout),
-        with_attention_(with_attention),
-        pieces_(static_cast<std::size_t>(pieces)) {}
+  RnnOutput(double dropout, bool with_attention)
+      : dropout_(dropout), num_states_(with_attention ? 0 : 1) {}
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
-    const at::Tensor x = with_attention_ ? at::cat(at::TensorList(inputs.data(), inputs.size()), 1)
-                                         : all_states(inputs, pieces_);
-    return {.output = dropout(x, dropout_, context)};
+    std::vector<at::Tensor> chunks;
+    for (const at::Tensor& chunk : inputs) {
+      chunks.push_back(chunk.narrow(1, 0, chunk.size(1) - num_states_));
+    }
+    return {.output = dropout(at::cat(chunks, 1), dropout_, context)};
   }
 
  private:
   double dropout_;
-  bool with_attention_;
-  std::size_t pieces_;
+  std::int64_t num_states_;  // rows of a chunk that are no hidden state
 };
 
 class RnnHead final : public Layer {
@@ -251,8 +241,8 @@ class RnnClassHead final : public Layer {
   explicit RnnClassHead(double dropout) : dropout_(dropout) {}
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
-    const at::Tensor& tokens = inputs.back();
-    const at::Tensor h = dropout(last_hidden(inputs.first(inputs.size() - 1)), dropout_, context);
+    const at::Tensor &chunk = inputs[0], &tokens = inputs[1];
+    const at::Tensor h = dropout(state_of(chunk, 2), dropout_, context);
     const at::Tensor last = tokens.select(1, tokens.size(1) - 1);
     return class_loss(at::linear(h, params[0], params[1]), last.remainder(params[0].size(0)),
                       context);
@@ -274,12 +264,14 @@ std::unique_ptr<Layer> make_rnn_lstm(const RnnChunk& chunk) {
   return std::make_unique<RnnLstm>(chunk);
 }
 
-std::unique_ptr<Layer> make_rnn_attention(int pieces) {
-  return std::make_unique<RnnAttention>(pieces);
+std::unique_ptr<Layer> make_rnn_join(const Positions& rows) {
+  return std::make_unique<RnnJoin>(rows);
 }
 
-std::unique_ptr<Layer> make_rnn_output(double dropout, bool with_attention, int pieces) {
-  return std::make_unique<RnnOutput>(dropout, with_attention, pieces);
+std::unique_ptr<Layer> make_rnn_attention() { return std::make_unique<RnnAttention>(); }
+
+std::unique_ptr<Layer> make_rnn_output(double dropout, bool with_attention) {
+  return std::make_unique<RnnOutput>(dropout, with_attention);
 }
 
 std::unique_ptr<Layer> make_rnn_head(const Positions& targets) {

@@ -100,22 +100,6 @@ std::int64_t newest(const KnownCosts& costs) {
 
 }  // namespace
 
-void merge(KnownCosts& known, const KnownCosts& others) {
-  const auto is_better = [](const MeasuredAt& a, const MeasuredAt& b) {
-    const double more_load = a.load - b.load;
-    if (std::abs(more_load) >= kClearlyBusier) return more_load < 0;
-    return a.unix_s >= b.unix_s;
-  };
-  for_each_kind(
-      [&](const char*, auto& entries, const auto& other_entries) {
-        for (const auto& [key, other] : other_entries) {
-          const auto [entry, is_new] = entries.emplace(key, other);
-          if (!is_new && is_better(other.at, entry->second.at)) entry->second = other;
-        }
-      },
-      known, others);
-}
-
 void drop_oldest(CostsOfBuilds& builds, std::size_t most) {
   while (builds.size() > most) {
     builds.erase(std::ranges::min_element(builds, {},

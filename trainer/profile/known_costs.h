@@ -45,12 +45,6 @@ void for_each_kind(const Visit& visit, Costs&... costs) {
   visit("rates", costs.rates...);
 }
 
-/// A difference of loads that makes another measurement worthwhile.
-inline constexpr double kClearlyBusier = 0.1;
-
-/// Adds entries to `known`, in place of those that are older, or of a clearly busier machine.
-void merge(KnownCosts& known, const KnownCosts& others);
-
 /// By the program and machine that they are valid for.
 using CostsOfBuilds = std::map<std::string, KnownCosts>;
 

@@ -2,13 +2,17 @@
 
 #include <ATen/Version.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 #include "spillway/error.h"
@@ -25,10 +29,36 @@ std::optional<Cost> find_in(const CostEntries<Cost>& entries, const std::string&
   return found == entries.end() ? std::nullopt : std::optional(found->second.cost);
 }
 
+/// A difference of loads that makes another measurement worthwhile.
+constexpr double kClearlyBusier = 0.1;
+
 constexpr const char* kHost = "host";
 
-/// Old builds of a program are no more used.
+/// After a new build, nobody needs the costs of the old one.
 constexpr std::size_t kMostBuilds = 8;
+
+/// Programs that save take turns.
+class FileLock {
+ public:
+  /// Waits for a fifth of a second.
+  explicit FileLock(const std::string& path)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    for (int tries = 0; file_ >= 0 && tries < 20 && !is_held_; ++tries) {
+      if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      is_held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    }
+  }
+  ~FileLock() {
+    if (file_ >= 0) ::close(file_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  bool is_held() const { return is_held_; }
+
+ private:
+  int file_;
+  bool is_held_ = false;
+};
 
 /// The file that this code is in: the program, or a library.
 std::filesystem::path file_of_this_code() {
@@ -86,10 +116,10 @@ void ProfileCache::drop_busier_measurements() {
 }
 
 template <typename Cost>
-void ProfileCache::add_to(CostEntries<Cost>& entries, const std::string& key, const Cost& cost,
-                          const MeasuredAt& at) {
-  entries[key] = {cost, at};
-  changed_ = true;
+void ProfileCache::add_to(CostEntries<Cost> KnownCosts::*kind, const std::string& key,
+                          const Cost& cost, const MeasuredAt& at) {
+  if (!unsaved_) unsaved_.emplace();
+  for (KnownCosts* costs : {&known_, &*unsaved_}) (costs->*kind)[key] = {cost, at};
 }
 
 std::optional<LayerProfile> ProfileCache::find(const std::string& key) const {
@@ -120,52 +150,63 @@ std::optional<double> ProfileCache::find_op_start(const std::string& key) const 
 std::optional<HostRates> ProfileCache::rates() const { return find_in(known_.rates, kHost); }
 
 void ProfileCache::add(const std::string& key, const LayerProfile& profile, const MeasuredAt& at) {
-  add_to(known_.layers, key, profile, at);
+  add_to(&KnownCosts::layers, key, profile, at);
 }
 
 void ProfileCache::add_times(const std::string& key, const LayerTimes& times,
                              const MeasuredAt& at) {
-  add_to(known_.times, key, times, at);
+  add_to(&KnownCosts::times, key, times, at);
 }
 
 void ProfileCache::add_copy_rate(const std::string& kind, double rate, const MeasuredAt& at) {
-  add_to(known_.copies, kind, rate, at);
+  add_to(&KnownCosts::copies, kind, rate, at);
 }
 
 void ProfileCache::add_contention(const std::string& key, double contention, const MeasuredAt& at) {
-  add_to(known_.contentions, key, contention, at);
+  add_to(&KnownCosts::contentions, key, contention, at);
 }
 
 void ProfileCache::add_op_start(const std::string& key, double seconds, const MeasuredAt& at) {
-  add_to(known_.op_starts, key, seconds, at);
+  add_to(&KnownCosts::op_starts, key, seconds, at);
 }
 
 void ProfileCache::set_rates(const HostRates& rates, const MeasuredAt& at) {
-  add_to(known_.rates, kHost, rates, at);
+  add_to(&KnownCosts::rates, kHost, rates, at);
 }
 
 void ProfileCache::save() {
-  if (file_.empty() || !std::exchange(changed_, false)) return;
+  if (file_.empty() || !unsaved_) return;
   try {
     std::error_code error;
     std::filesystem::create_directories(file_.parent_path(), error);
+    const FileLock lock(file_.string() + ".lock");
+    if (!lock.is_held()) return;
     CostsOfBuilds builds = read();
-    merge(builds[made_by_], known_);
+    for_each_kind(
+        [](const char*, auto& saved, auto& unsaved) {
+          for (auto& [key, entry] : unsaved) saved.insert_or_assign(key, entry);
+        },
+        builds[made_by_], *unsaved_);
     drop_oldest(builds, kMostBuilds);
     AtomicFile out(file_);
     out.write(to_text(builds));
     out.commit();
+    unsaved_.reset();
   } catch (const IoError&) {
   }
 }
 
 std::string this_build_and_machine() {
-  std::error_code error;
-  const std::filesystem::path program = file_of_this_code();
-  const auto size = std::filesystem::file_size(program, error);
-  const auto time = std::filesystem::last_write_time(program, error).time_since_epoch().count();
-  return fmt::format("program {} {}; processor {}; {}", size, time, processor_name(),
-                     at::get_cpu_capability());
+  // Determined once: the file may be replaced.
+  static const std::string text = [] {
+    std::error_code error;
+    const std::filesystem::path file = file_of_this_code();
+    const auto size = std::filesystem::file_size(file, error);
+    const auto time = std::filesystem::last_write_time(file, error).time_since_epoch().count();
+    return fmt::format("program {} {}; processor {}; {}", size, time, processor_name(),
+                       at::get_cpu_capability());
+  }();
+  return text;
 }
 
 std::string this_build_and_kernels() {

@@ -51,7 +51,8 @@ class ProfileCache {
   void add_op_start(const std::string& key, double seconds, const MeasuredAt& at);
   std::optional<HostRates> rates() const;
   void set_rates(const HostRates& rates, const MeasuredAt& at);
-  /// Adds new entries to those that the file has now. Ignores errors: a cache is optional.
+  /// Adds new entries to those that the file has now. Ignores errors, and that others are saving: a
+  /// cache is optional.
   void save();
 
  private:
@@ -59,14 +60,14 @@ class ProfileCache {
   CostsOfBuilds read() const;
   void drop_busier_measurements();
   template <typename Cost>
-  void add_to(CostEntries<Cost>& entries, const std::string& key, const Cost& cost,
+  void add_to(CostEntries<Cost> KnownCosts::*kind, const std::string& key, const Cost& cost,
               const MeasuredAt& at);
 
   std::filesystem::path file_;
   std::string made_by_;
   std::function<double()> load_;
   KnownCosts known_;
-  bool changed_ = false;
+  std::optional<KnownCosts> unsaved_;
 };
 
 /// Identifies this build of the program (or the library that Spillway is in), and the processor.

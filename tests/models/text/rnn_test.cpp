@@ -61,20 +61,34 @@ TEST(Rnn, HasALayerForEachChunkOfSteps) {
                    "attention.0", "attention.1", "output", "head"}));
 }
 
-/// A piece has the rows of each gate that belong to its hidden features.
+/// Only pieces of one layer read an edge that pieces read: their gradients do not wait for others.
 TEST(Rnn, HasALayerForEachPieceOfAStep) {
   RnnConfig config = small_rnn(rnnlm);
   config.chunk_steps = 1;
   config.max_position_embeddings = 2;
   config.pieces.hidden = 3;
   EXPECT_EQ(layers_of(config),
-            (Names{"embed", "lstm.0.0/0", "lstm.0.0/1", "lstm.0.0/2", "lstm.0.1/0", "lstm.0.1/1",
-                   "lstm.0.1/2", "lstm.1.0/0", "lstm.1.0/1", "lstm.1.0/2", "lstm.1.1/0",
-                   "lstm.1.1/1", "lstm.1.1/2", "output", "head"}));
+            (Names{"embed",          "embed.0",        "lstm.0.0/0", "lstm.0.0/1", "lstm.0.0/2",
+                   "embed.1",        "lstm.0.0.state", "lstm.0.1/0", "lstm.0.1/1", "lstm.0.1/2",
+                   "lstm.0.0",       "lstm.1.0/0",     "lstm.1.0/1", "lstm.1.0/2", "lstm.0.1",
+                   "lstm.1.0.state", "lstm.1.1/0",     "lstm.1.1/1", "lstm.1.1/2", "lstm.1.0",
+                   "lstm.1.1",       "output",         "head"}));
   const ModelSpec spec = make_rnn(config, 3)->spec;
-  EXPECT_EQ(spec.layers[4].inputs, (std::vector<int>{1, 2, 3, 4})) << "embedding and state";
-  EXPECT_EQ(spec.layers[8].inputs, (std::vector<int>{2, 3, 4})) << "the layer below";
-  EXPECT_EQ(spec.edges[3].tensor.shape(), (std::vector<std::int64_t>{3, 2, 5}));
+  const auto edge = [&](const std::string& name) {
+    return std::ranges::find(spec.edges, name, &EdgeSpec::name);
+  };
+  EXPECT_EQ(edge("lstm.0.0/1")->tensor.shape(), (std::vector<std::int64_t>{3, 2, 5}));
+  for (const char* name : {"embed.0", "embed.1", "lstm.0.0.state", "lstm.0.0", "lstm.1.0.state"}) {
+    EXPECT_EQ(edge(name)->reading_pieces, 3) << name;
+  }
+}
+
+/// A piece has the rows of each gate that belong to its hidden features.
+TEST(Rnn, DividesEachGateAmongPieces) {
+  RnnConfig config = small_rnn(rnnlm);
+  config.chunk_steps = 1;
+  config.pieces.hidden = 3;
+  const ModelSpec spec = make_rnn(config, 3)->spec;
   const ParamSpec& weight = spec.params[6];
   EXPECT_EQ(weight.name, "lstm.weight_hh_l0/1");
   EXPECT_EQ(weight.tensor_name(), "lstm.weight_hh_l0");
@@ -227,8 +241,15 @@ TEST(RnnConfig, ReportsFieldValueAndRemedy) {
       {"model.dropout: is 1, must", [](RnnConfig& c) { c.dropout = 1; }},
       {"model.pieces.vocabulary: is 33, but a layer has only 32 tokens; use at most 32",
        [](RnnConfig& c) { c.vocab_size = 32, c.pieces.vocabulary = 33; }},
-      {"model.pieces.hidden: is 17, but a layer has only 16 features; use at most 16",
+      {"model.pieces.hidden: is 17, but each of 10 steps of a layer with 16 hidden features is "
+       "divided, into at most 1024 layers in all; use at most 16",
        [](RnnConfig& c) { c.chunk_steps = 1, c.pieces.hidden = 17; }},
+      {"model.pieces.hidden: is 8, but each of 200 steps of a layer with 16 hidden features is "
+       "divided, into at most 1024 layers in all; use at most 5",
+       [](RnnConfig& c) { c.max_position_embeddings = 200, c.pieces.hidden = 8; }},
+      {"model.pieces.hidden: is 2, but each of 2000 steps of a layer with 16 hidden features is "
+       "divided, into at most 1024 layers in all; use at most 1",
+       [](RnnConfig& c) { c.max_position_embeddings = 2000, c.pieces.hidden = 2; }},
       {"model.pieces.hidden: is 2, but model.chunk_steps is 4; every step reads the whole state of "
        "the one before: write model.chunk_steps: 1",
        [](RnnConfig& c) { c.pieces.hidden = 2; }},
@@ -275,6 +296,8 @@ TEST(RnnConfig, HasPiecesOfAtLeast2048TokensOr512FeaturesIfAutomatic) {
   EXPECT_EQ(config.with_defaults().pieces.hidden, 1) << "chunks of several steps";
   config.chunk_steps = 1;
   EXPECT_EQ(config.with_defaults().pieces.hidden, 2);
+  config.max_position_embeddings = 1000;
+  EXPECT_EQ(config.with_defaults().pieces.hidden, 1) << "at most 1,024 layers";
 }
 
 }  // namespace

@@ -140,13 +140,14 @@ TEST(ResolvedConfig, HasTheKeysOfAnRnn) {
   const auto rnn = read_again(with_model(R"(model: {family: rnn, preset: nmt, vocab_size: 300,
   max_position_embeddings: 8, embedding_size: 6, hidden_size: 7, num_hidden_layers: 3,
   chunk_steps: 2, num_classes: 4, dropout: 0.25, tie_word_embeddings: true,
-  pieces: {vocabulary: auto}, freeze: [embed.*]}
+  pieces: {vocabulary: auto, hidden: auto}, freeze: [embed.*]}
 data: {format: tokens)"))
                        .rnn;
   EXPECT_EQ(std::tie(rnn.preset, rnn.vocab_size, rnn.max_position_embeddings, rnn.embedding_size,
                      rnn.hidden_size, rnn.num_hidden_layers, rnn.chunk_steps, rnn.num_classes,
-                     rnn.dropout, rnn.tie_word_embeddings, rnn.pieces.vocabulary, rnn.freeze),
-            std::tuple(RnnPreset::nmt, 300, 8, 6, 7, 3, 2, 4, 0.25, true, 0,
+                     rnn.dropout, rnn.tie_word_embeddings, rnn.pieces.vocabulary, rnn.pieces.hidden,
+                     rnn.freeze),
+            std::tuple(RnnPreset::nmt, 300, 8, 6, 7, 3, 2, 4, 0.25, true, 0, 0,
                        std::vector<std::string>{"embed.*"}));
 }
 

@@ -39,21 +39,6 @@ TEST(KnownCosts, RefuseImpossibleValues) {
   }
 }
 
-TEST(KnownCosts, MergeToTheQuieterOrNewerOfEach) {
-  KnownCosts known = some_costs(), others;
-  others.layers["layer"] = {{.forward_s = 1}, {.unix_s = 6, .load = 0.45}};
-  others.layers["another"] = {{.forward_s = 2}, {.unix_s = 6, .load = 0.9}};
-  others.copies["cuda"] = {2e9, {.unix_s = 8, .load = 0.55}};
-  others.contentions["3 threads: layer"] = {1.25, {.unix_s = 6, .load = 0.3}};
-  others.op_starts["slow: layer"] = {0.5, {.unix_s = 8, .load = 0.7}};
-  merge(known, others);
-  EXPECT_EQ(known.layers.at("layer").cost.forward_s, 0.25) << "newer";
-  EXPECT_EQ(known.layers.at("another").cost.forward_s, 2);
-  EXPECT_EQ(known.copies.at("cuda").cost, 2e9);
-  EXPECT_EQ(known.contentions.at("3 threads: layer").cost, 1.25) << "quieter";
-  EXPECT_EQ(known.op_starts.at("slow: layer").cost, 0.125) << "quieter";
-}
-
 TEST(KnownCosts, AreDroppedOfTheBuildsThatMeasuredFirst) {
   CostsOfBuilds builds;
   for (const int when : {3, 1, 4, 2}) {

@@ -229,6 +229,37 @@ TEST(ProfileCache, KeepsWhatOthersHaveMeasured) {
   EXPECT_FALSE(cache_of(file, "another build").find("layer of same"));
 }
 
+/// Not what it has only read, which another one may have measured again.
+TEST(ProfileCache, SavesWhatItHasMeasuredItself) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  const auto save = [&](ProfileCache& cache, const char* layer, double seconds) {
+    cache.add(layer, {.forward_s = seconds}, {});
+    cache.save();
+  };
+  ProfileCache first = cache_of(file);
+  save(first, "layer", 1);
+  ProfileCache reader = cache_of(file);
+  save(first, "layer", 2);
+  save(reader, "another layer", 3);
+  EXPECT_EQ(cache_of(file).find("layer")->forward_s, 2);
+  EXPECT_EQ(cache_of(file).find("another layer")->forward_s, 3);
+}
+
+TEST(ProfileCache, KeepsEightBuilds) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  for (int build = 0; build < 9; ++build) {
+    ProfileCache cache = cache_of(file, std::to_string(build));
+    cache.add("layer", {}, {.unix_s = build});
+    cache.save();
+  }
+  EXPECT_FALSE(cache_of(file, "0").find("layer"));
+  for (int build = 1; build < 9; ++build) {
+    EXPECT_TRUE(cache_of(file, std::to_string(build)).find("layer")) << build;
+  }
+}
+
 TEST(ProfileCache, WorksWithoutAFileThatCanBeWritten) {
   ProfileCache cache = cache_of("/proc/no such folder/pilot.json");
   cache.add("layer", {}, {});

@@ -76,13 +76,13 @@ TEST_P(RnnTraining, HasTheLossesOfPlainTraining) {
 TEST_P(RnnTraining, HasTheSameLossesForChunksOfAnyLength) {
   RnnConfig chunked = config(/*dropout=*/0);
   chunked.pieces.hidden = 1;
-  const TrialResult four = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
+  const TrialResult reference = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
   for (const std::int64_t steps : {2, 3, 10}) {
     chunked.chunk_steps = steps;
     const TrialResult other = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
     ASSERT_EQ(other.losses.size(), 20u) << other.reason;
-    EXPECT_NE(other.weights_xxh3, four.weights_xxh3) << steps;
-    EXPECT_LT(largest_difference(other.losses, four.losses), 1e-5) << steps;
+    EXPECT_NE(other.weights_xxh3, reference.weights_xxh3) << steps;
+    EXPECT_LT(largest_difference(other.losses, reference.losses), 1e-5) << steps;
   }
 }
 
@@ -131,20 +131,35 @@ TEST(RnnStrategy, KeepsTheBitsOfOneDevice) {
                                {{"head"}, {0, 1}, 2}}}});
 }
 
-/// A part of each step on each device.
-TEST(RnnStrategy, KeepsTheBitsOfOneDeviceByHiddenFeatures) {
-  RnnConfig config = small_rnn(rnnlm);
+RnnConfig with_hidden_pieces(std::int64_t pieces, double dropout = 0.1) {
+  RnnConfig config = small_rnn(rnnlm, dropout);
   config.max_position_embeddings = 4;
   config.chunk_steps = 1;
-  config.pieces.hidden = 3;
-  expect_bits_of_one_device(config, {{{{{"*"}, {0}}, {{"lstm.*/1"}, {1}}, {{"lstm.*/2"}, {2}}}},
-                                     {{{{"*"}, {0, 1}}, {{"lstm.0.*/2", "lstm.1.*/0"}, {1, 0}}}}});
+  config.pieces.hidden = pieces;
+  return config;
+}
+
+RnnConfig with_hidden_pieces(std::int64_t pieces, double dropout = 0.1) {
+  RnnConfig config = small_rnn(rnnlm, dropout);
+  config.max_position_embeddings = 4;
+  config.chunk_steps = 1;
+  config.pieces.hidden = pieces;
+  return config;
+}
+
+/// A part of each step on each device.
+TEST(RnnStrategy, KeepsTheBitsOfOneDeviceByHiddenFeatures) {
+  expect_bits_of_one_device(with_hidden_pieces(3),
+                            {{{{{"*"}, {0}}, {{"lstm.*/1"}, {1}}, {{"lstm.*/2"}, {2}}}},
+                             {{{{"*"}, {0, 1}}, {{"lstm.0.*/2", "lstm.1.*/0"}, {1, 0}}}}});
 }
 
 TEST(RnnControl, DiffersForOtherPiecesGroupsAndMasks) {
   expect_other_bits_of_controls(rnn_trial(small_rnn(rnnlm, 0.1, /*pieces=*/3)),
                                 rnn_trial(small_rnn(rnnlm)),
                                 rnn_trial(small_rnn(rnnlm, /*dropout=*/0, /*pieces=*/3)));
+  expect_other_bits_of_controls(rnn_trial(with_hidden_pieces(3)), rnn_trial(with_hidden_pieces(1)),
+                                rnn_trial(with_hidden_pieces(3, /*dropout=*/0)));
 }
 
 }  // namespace
