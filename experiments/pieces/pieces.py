@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Memory, bits and speed of models whose layers are divided into pieces; prints Markdown tables.
 
-Usage: pieces.py BIN TEXT [DIGITS] [--brief] [--lstms], BIN: folder of the programs. Exits with 1 if a run on a
-small device has other bits than one with room, or if other pieces have the same.
+Usage: pieces.py BIN TEXT [DIGITS] [--brief] [--lstms], BIN: folder of the programs. Exits with 1 if
+a run on a small device has other bits than one with room, or if other pieces have the same.
 """
 
 import os
