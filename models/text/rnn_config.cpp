@@ -109,8 +109,9 @@ RnnConfig RnnConfig::with_defaults() const {
   if (num_hidden_layers == 0) full.num_hidden_layers = sizes.layers;
   if (pieces.vocabulary == 0) full.pieces.vocabulary = detail::pieces_for(vocab_size, 2048);
   if (pieces.hidden == 0) {
-    const std::int64_t pieces = detail::pieces_for(full.hidden_size, 512);
-    full.pieces.hidden = chunk_steps == 1 ? std::min(pieces, most_hidden_pieces(full)) : 1;
+    full.pieces.hidden = chunk_steps > 1 ? 1
+                                         : std::min(detail::pieces_for(full.hidden_size, 512),
+                                                    most_hidden_pieces(full));
   }
   return full;
 }

@@ -139,14 +139,6 @@ RnnConfig with_hidden_pieces(std::int64_t pieces, double dropout = 0.1) {
   return config;
 }
 
-RnnConfig with_hidden_pieces(std::int64_t pieces, double dropout = 0.1) {
-  RnnConfig config = small_rnn(rnnlm, dropout);
-  config.max_position_embeddings = 4;
-  config.chunk_steps = 1;
-  config.pieces.hidden = pieces;
-  return config;
-}
-
 /// A part of each step on each device.
 TEST(RnnStrategy, KeepsTheBitsOfOneDeviceByHiddenFeatures) {
   expect_bits_of_one_device(with_hidden_pieces(3),
