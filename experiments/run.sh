@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs experiments and writes their result files: run.sh NAME...
 # NAME is a folder beside this script with a program of its own, such as `engine`, or a script NAME.sh
-# or NAME.py, such as `eager`. Programs are built with optimization, without LibTorch if possible.
-# Output goes to results/NAME_MACHINE_YYYYMM.md below a header with machine and method. An existing
-# "## Reading" is kept; check it.
+# or, without one, NAME.py, such as `eager`. Programs are built with optimization, without LibTorch if
+# possible. Output goes to results/NAME_MACHINE_YYYYMM.md below a header with machine and method. An
+# existing "## Reading" is kept; check it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -48,12 +48,12 @@ prepare_python() {
 # prepare NAME: sets `experiment` to the command that prints the tables.
 prepare() {
   local build_dir="${SPILLWAY_EXPERIMENTS_BUILD:-build-experiments}" target="${1}_experiment"
+  experiment=(bash "experiments/$1/$1.sh")
+  if [[ -f "${experiment[1]}" ]]; then return; fi
   if [[ -f "experiments/$1/$1.py" ]]; then
     prepare_python "$1"
     return
   fi
-  experiment=(bash "experiments/$1/$1.sh")
-  if [[ -f "${experiment[1]}" ]]; then return; fi
   cmake -S . -B "$build_dir" -G Ninja -DSPILLWAY_TORCH=OFF >/dev/null
   if ninja -C "$build_dir" -t query "$target" >/dev/null 2>&1; then
     ninja -C "$build_dir" "$target" >/dev/null
