@@ -10,7 +10,6 @@ from typing import Any, Union
 
 import torch
 from torch import nn
-from torch.export import _trace
 
 from .errors import ExportError
 
@@ -156,6 +155,8 @@ def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
     flags that choose kernels, by which trials of the process may be training. It would turn off
     oneDNN, so that no operator is decomposed for it, but the graphs here are not decomposed.
     """
+    from torch.export import _trace  # not above: it takes two seconds
+
     modes = [(each, each.training) for each in module.modules()]
     norms = [each for each in module.modules()
              if isinstance(each, nn.modules.batchnorm._NormBase) and each.momentum is None]

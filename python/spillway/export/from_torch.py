@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .calls import Arguments, Call, Example, in_dtype, in_mode
 from .cuts import candidates, common_cuts, cuts_at
@@ -137,6 +136,9 @@ class _Export:
                                   "example, so it would have no effect; leave it out")
 
     def _traced(self, training: bool, targets: torch.Tensor | None) -> Graph:
+        # Not above: it takes a second.
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
         graph_loss = self._loss.graph
         call = Call(self._own, self._arguments, self._output, graph_loss, self._dtype)
         inputs: dict[str, Any] = {"tensors": self._tensors}
