@@ -221,6 +221,10 @@ class SessionTest(unittest.TestCase):
                 session.stop(trial)
                 session.wait()
                 self.assertEqual(session.result(trial).state, "stopped")
+            # The build is that of the extension module, not of the interpreter.
+            build = f"build program {os.path.getsize(sp._core.__file__)} "
+            manifests = [path.read_text() for path in pathlib.Path(folder).rglob("MANIFEST")]
+            self.assertTrue(manifests and all(build in text for text in manifests))
             with sp.Session("64MiB") as session:
                 trial = submit(session, checkpoint_dir=folder)
                 kinds = [event.kind for event in session.follow()]

@@ -221,14 +221,13 @@ const char* text_of(ncclResult_t result) {
 namespace spillway::testing {
 
 FakeNccl& fake_nccl() {
-  /// At the end of the process, writes what it has sent where a test wants to know it.
-  struct Reporting : FakeNccl {
-    ~Reporting() {
-      const char* const file = std::getenv("SPILLWAY_FAKE_NCCL_REPORT");
-      if (file) std::ofstream(file) << fmt::format("{} {}\n", sent.load(), misused.load());
-    }
-  };
-  static Reporting library;
+  static FakeNccl library;
+  // At the end of the program, writes what it has sent where a test wants to know it.
+  [[maybe_unused]] static const int reporting = std::at_quick_exit([] {
+    const char* const file = std::getenv("SPILLWAY_FAKE_NCCL_REPORT");
+    if (file)
+      std::ofstream(file) << fmt::format("{} {}\n", library.sent.load(), library.misused.load());
+  });
   return library;
 }
 
