@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/plan/with_pieces.h"
+#include "core/base/config_check.h"
 #include "runs/folder/strategy_file.h"
 #include "runs/text/format.h"
 
@@ -60,8 +61,8 @@ RunToSearch planned_to_search(PlanInput input, std::optional<std::size_t> only =
   return {plan_run(input, only), /*has_more_lanes=*/true};
 }
 
-/// The trial with other pieces. Those that do not fit are left out, and those that the values which
-/// a sweep gives the trial do not allow.
+/// The trial with other pieces. Leaves out pieces that do not fit, and those that other values of
+/// the sweep do not allow.
 std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedRun& run,
                                           std::size_t trial, const SearchConfig& config) {
   std::vector<SearchedPieces> found;
@@ -78,7 +79,7 @@ std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedR
     }
   };
   for (const std::int64_t pieces : {1, 2, 4, 8}) {
-    for (const auto& overrides : with_pieces(run.config(), pieces)) search(overrides);
+    for (const auto& overrides : with_pieces(run.trials[trial].config, pieces)) search(overrides);
   }
   return found;
 }

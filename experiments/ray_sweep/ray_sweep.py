@@ -26,10 +26,10 @@ try:
     import ray
     from ray.cluster_utils import Cluster
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-    from spillway.ray import sweep
 except ImportError as error:
     print(f"skipped: {error}; run scripts/python.sh", file=sys.stderr)
     sys.exit(77)
+from spillway.ray import sweep  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import host_processes  # noqa: E402
@@ -42,7 +42,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": Fal
 HEAD = {**NODE, "num_cpus": 0, "_system_config": {
     "health_check_initial_delay_ms": 0, "health_check_period_ms": 1000,
     "health_check_failure_threshold": 5}}
-LIMIT_S = 300  # of a sweep; a longer one counts as failed
+LIMIT_S = 300  # of a sweep; a longer one ends the experiment
 
 # When a node is lost, and when another joins.
 MOMENTS = EARLY, BETWEEN, LATE = "before any checkpoint", "after a checkpoint", "after all shares"
@@ -152,7 +152,7 @@ def fill(cluster):
 
 
 def moment_of(output):
-    if (output / "config.yaml").exists():  # shares are being merged
+    if (output / "trials").exists():  # shares are being merged
         return LATE
     return BETWEEN if any(output.glob("shares/*/trials/*/checkpoints/0*/MANIFEST")) else EARLY
 

@@ -22,8 +22,8 @@ inline constexpr std::array kNames<RnnPreset>{"none", "rnntc", "rnnlm", "nmt"}; 
 /// Into how many pieces the layers of a recurrent network are divided; 0: automatic.
 struct RnnPieces {
   std::int64_t vocabulary = 1;  ///< of the embeddings and of the head, by tokens
-  /// Of each step of an LSTM layer, by hidden features; above 1, needs chunk_steps 1 and at most
-  /// RnnConfig::max_hidden_pieces().
+  /// Of each step of an LSTM layer, by hidden features; at most RnnConfig::max_hidden_pieces().
+  /// More than 1 needs chunk_steps 1.
   std::int64_t hidden = 1;
   bool operator==(const RnnPieces&) const = default;
 };
@@ -54,7 +54,7 @@ struct RnnConfig {
   RnnConfig with_defaults() const;
   /// Tokens that a sample predicts; 0 if it has one class.
   std::int64_t num_predictions() const;
-  /// The most `pieces.hidden`: each has a feature, and an LSTM layer is at most 1,024 layers.
+  /// The most `pieces.hidden`: each has a feature, and an LSTM layer at most 1,024 pieces.
   std::int64_t max_hidden_pieces() const;
   /// Number of layers of the undivided model. The configuration must be valid.
   std::int64_t num_layers() const;

@@ -20,9 +20,6 @@ namespace {
 /// That of PyTorch's uniform distribution, whose variance is 1 / (3 * inputs).
 double lstm_stddev(std::int64_t inputs) { return 1 / std::sqrt(3 * static_cast<double>(inputs)); }
 
-/// Of an LSTM.
-constexpr std::int64_t kGates = 4;
-
 /// What a chunk reads: an edge, from a row on.
 struct Input {
   int edge;
@@ -73,10 +70,10 @@ class RnnBuilder {
                   const std::vector<int>& inputs, const Positions& steps);
   /// Returns the parameters of each piece.
   std::vector<std::vector<int>> add_lstm_params(const std::string& name, std::int64_t layer);
-  /// The edge of a whole chunk. Pieces are put together by a layer of their own for each reader, so
-  /// that only pieces of one layer read its edge (EdgeSpec::reading_pieces): then their backwards
-  /// do not wait for each other.
-  int join(const Chunk& chunk, const char* reader = "");
+  /// An edge with the first `rows` of a chunk, or all. Where pieces read it, a layer puts it
+  /// together for them alone (EdgeSpec::reading_pieces): then their backwards do not wait for
+  /// others.
+  int join(const Chunk& chunk, std::int64_t rows = 2, const char* reader = "");
   std::vector<int> join(const std::vector<Chunk>& chunks);
   /// Likewise, some steps of the embedding.
   Input embedded(int embed, std::size_t chunk, const Positions& steps);
@@ -220,9 +217,9 @@ Chunk RnnBuilder::add_chunk(std::string name, const std::vector<std::vector<int>
   return chunk;
 }
 
-int RnnBuilder::join(const Chunk& chunk, const char* reader) {
+int RnnBuilder::join(const Chunk& chunk, std::int64_t rows, const char* reader) {
   if (chunk.edges.size() == 1) return chunk.edges[0];
-  return add_join(chunk.name + reader, chunk.edges, {0, 2}, hidden_);
+  return add_join(chunk.name + reader, chunk.edges, {0, rows}, hidden_);
 }
 
 int RnnBuilder::add_join(std::string name, std::vector<int> pieces, const Positions& rows,
@@ -259,9 +256,9 @@ Chunks RnnBuilder::add_lstms(const std::string& name, int embed, std::int64_t st
       const std::size_t number = chunks.size();
       const std::int64_t size = std::min(config_.chunk_steps, steps - begin);
       const Input input = layer == 0 ? embedded(embed, number, {begin, size})
-                                     : Input{join(layers.back()[number]), 0};
+                                     : Input{join(layers.back()[number], 1), 0};
       std::vector<int> inputs{input.edge};
-      if (last) inputs.push_back(join(*last, ".state"));
+      if (last) inputs.push_back(join(*last, 2, ".state"));
       chunks.push_back(add_chunk(fmt::format("{}.{}.{}", name, layer, number), params, inputs,
                                  {input.begin, size}));
       last = &chunks.back();

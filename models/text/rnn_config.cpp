@@ -49,7 +49,7 @@ void check_hidden_pieces(const RnnConfig& config, ConfigCheck& check) {
   const std::int64_t pieces = config.pieces.hidden, most = most_hidden_pieces(config);
   check.require(pieces <= most, "pieces.hidden",
                 fmt::format("is {}, but each of {} steps of a layer with {} hidden features is "
-                            "divided, into at most {} layers in all; use at most {}",
+                            "divided, into at most {} pieces in all; use at most {}",
                             pieces, num_steps(config), config.hidden_size, kMostChunks, most));
   check.require(pieces == 1 || pieces > most || config.chunk_steps == 1, "pieces.hidden",
                 fmt::format("is {}, but model.chunk_steps is {}; every step reads the whole state "

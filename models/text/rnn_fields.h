@@ -47,9 +47,10 @@ void visit_rnn(Config& rnn, Visitor& v) {
                    yes);
       pieces.field("hidden", rnn.pieces.hidden, kPieces,
                    "Number of layers into which each step of an LSTM layer is divided, by hidden "
-                   "features; needs `chunk_steps: 1`, because every step reads the whole state of "
-                   "the one before, and host memory for a gradient sum of all weights for each "
-                   "step. `auto`: at least 512 features each, up to 8, and 1 with longer chunks.",
+                   "features. It needs `chunk_steps: 1`, because every step reads the whole state "
+                   "of the one before. So host memory holds a gradient sum of the layer's weights "
+                   "for each step. `auto`: at least 512 features each, up to 8, and 1 with longer "
+                   "chunks.",
                    yes);
     });
   }

@@ -43,10 +43,10 @@ at::Tensor state_of(const at::Tensor& chunk, std::int64_t row) {
   return rows(chunk, chunk.size(1) - row, 1).squeeze(1);
 }
 
-/// Input, forget, cell and output gate of a step, side by side: [B, 4H].
+/// Input, forget, cell and output gate of a step, side by side: [B, 4H'].
 struct Gates {
   explicit Gates(const at::Tensor& all) {
-    const std::vector<at::Tensor> parts = all.chunk(4, 1);
+    const std::vector<at::Tensor> parts = all.chunk(kGates, 1);
     in = parts[0], forget = parts[1], cell = parts[2], out = parts[3];
   }
   at::Tensor in, forget, cell, out;
@@ -109,7 +109,7 @@ class LstmSteps : public torch::autograd::Function<LstmSteps> {
   }
 
  private:
-  /// The gradient of the gates before their functions, [B, 4H], from those of the step's hidden
+  /// The gradient of the gates before their functions, [B, 4H'], from those of the step's hidden
   /// state and cell state; turns `to_cell` into the gradient of the cell state before.
   static at::Tensor step_backward(const at::Tensor& all, const at::Tensor& cell_before,
                                   const at::Tensor& cell, const at::Tensor& to_hidden,
@@ -156,7 +156,7 @@ class RnnLstm final : public Layer {
     const at::Tensor x =
         dropout(rows(inputs[0], chunk_.steps.begin, chunk_.steps.size), chunk_.dropout, context);
     const at::Tensor from_input = at::linear(x, params[0], params[2]);
-    const std::int64_t features = params[1].size(0) / 4;
+    const std::int64_t features = params[1].size(0) / kGates;
     at::Tensor hidden, cell;
     if (inputs.size() == 1) {
       hidden = at::zeros({x.size(0), params[1].size(1)}, x.options());

@@ -13,6 +13,9 @@
 /// then the cell state of the last. A piece of it has H' of the H hidden features.
 namespace spillway {
 
+/// Of an LSTM.
+inline constexpr std::int64_t kGates = 4;
+
 /// Steps of an LSTM layer, or a piece of one step.
 struct RnnChunk {
   Positions steps;         ///< rows of the input that it reads
@@ -35,7 +38,7 @@ std::unique_ptr<Layer> make_rnn_embed_sum();
 /// the whole hidden state of the step before.
 std::unique_ptr<Layer> make_rnn_lstm(const RnnChunk& chunk);
 
-/// Some rows of all pieces of an edge, [B, N, H'] each -> [B, S, H].
+/// Some rows of its inputs, [B, N, H'] each, side by side -> [B, S, H].
 std::unique_ptr<Layer> make_rnn_join(const Positions& rows);
 
 /// A chunk of the decoder, then all chunks of the encoder -> [B, S, H]. Parameters: [H, 2H].

@@ -11,11 +11,11 @@
 /// Shapes: B samples, P positions, C channels, V' tokens of a piece. `tokens` is [B, N] i64.
 namespace spillway {
 
-/// Some positions of a sample: [begin, begin + size) of its N tokens.
+/// Some positions of a sample: [begin, begin + size) of N.
 struct Positions {
   std::int64_t begin = 0, size = 0;
 
-  /// The tokens there: [B, N] -> [B, P].
+  /// What `tokens`, or another tensor, has there: [B, N, ...] -> [B, P, ...].
   at::Tensor of(const at::Tensor& tokens) const { return tokens.narrow(1, begin, size); }
 };
 

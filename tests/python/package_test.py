@@ -40,6 +40,14 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(len(loaded), 1, loaded)
         self.assertIn("_core", _core.__name__)
 
+    def test_imports_what_exports_need_only_with_them(self):
+        code = "import sys, spillway; print(sorted(sys.modules))"
+        loaded = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True,
+                                check=True).stdout
+        self.assertIn("'spillway.export.from_torch'", loaded)
+        self.assertNotIn("'torch.export._trace'", loaded)
+        self.assertNotIn("'torch.fx.experimental.symbolic_shapes'", loaded)
+
     def test_has_the_command(self):
         program = pathlib.Path(sys.executable).parent / "spillway"
         shown = subprocess.run([program, "--version"], text=True, capture_output=True, check=True)

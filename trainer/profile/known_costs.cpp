@@ -7,6 +7,7 @@
 #include <cmath>
 #include <concepts>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "spillway/error.h"
 
@@ -100,11 +101,11 @@ std::int64_t newest(const KnownCosts& costs) {
 
 }  // namespace
 
-void drop_oldest(CostsOfBuilds& builds, std::size_t most) {
-  while (builds.size() > most) {
-    builds.erase(std::ranges::min_element(builds, {},
-                                          [](const auto& build) { return newest(build.second); }));
-  }
+void drop_oldest(CostsOfBuilds& builds, std::size_t most, const std::string& own) {
+  const auto rank = [&](const auto& build) {
+    return std::pair(build.first == own, newest(build.second));
+  };
+  while (builds.size() > most) builds.erase(std::ranges::min_element(builds, {}, rank));
 }
 
 std::string hash_of_costs(const std::string& builds) {

@@ -48,8 +48,8 @@ void for_each_kind(const Visit& visit, Costs&... costs) {
 /// By the program and machine that they are valid for.
 using CostsOfBuilds = std::map<std::string, KnownCosts>;
 
-/// Leaves the `most` builds that measured last.
-void drop_oldest(CostsOfBuilds& builds, std::size_t most);
+/// Keeps the build `own` and, up to `most` in all, those that measured last.
+void drop_oldest(CostsOfBuilds& builds, std::size_t most, const std::string& own);
 
 inline constexpr int kCostsFormat = 8;
 /// The text of pilot.json.

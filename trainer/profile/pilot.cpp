@@ -52,12 +52,8 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
     for (int e : *edges) {
-      const EdgeSpec& edge = model.edges[at(e)];
-      append(edge.tensor);
-      if (!has_gradient(edge)) key += ",fixed";
-      // Terms of its value and of its gradient are added.
-      if (edge.makers > 1) key += fmt::format(",made by {}", edge.makers);
-      if (edge.reading_pieces > 1) key += fmt::format(",read by {}", edge.reading_pieces);
+      append(model.edges[at(e)].tensor);
+      if (!has_gradient(model.edges[at(e)])) key += ",fixed";
     }
   }
   if (!layer.outputs.empty()) return key;

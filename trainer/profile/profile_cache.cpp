@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -34,7 +35,7 @@ constexpr double kClearlyBusier = 0.1;
 
 constexpr const char* kHost = "host";
 
-/// After a new build, nobody needs the costs of the old one.
+/// After a new build, the costs of the old one are of no use.
 constexpr std::size_t kMostBuilds = 8;
 
 /// Programs that save take turns.
@@ -43,9 +44,11 @@ class FileLock {
   /// Waits for a fifth of a second.
   explicit FileLock(const std::string& path)
       : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    for (int tries = 0; file_ >= 0 && tries < 20 && !is_held_; ++tries) {
-      if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      is_held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    if (file_ < 0) return;  // another user's, perhaps; saving goes without
+    for (int tries = 0; tries < 20; ++tries) {
+      is_taken_ = ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+      if (!is_taken_) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
   ~FileLock() {
@@ -53,11 +56,12 @@ class FileLock {
   }
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
-  bool is_held() const { return is_held_; }
+  /// By another program.
+  bool is_taken() const { return is_taken_; }
 
  private:
   int file_;
-  bool is_held_ = false;
+  bool is_taken_ = false;
 };
 
 /// The file that this code is in: the program, or a library.
@@ -66,8 +70,9 @@ std::filesystem::path file_of_this_code() {
   void* library = nullptr;
   const auto here = reinterpret_cast<const void*>(&file_of_this_code);
   if (dladdr1(here, &symbol, &library, RTLD_DL_LINKMAP) != 0) {
-    const std::string name = static_cast<const link_map*>(library)->l_name;
-    if (!name.empty()) return name;  // else the program
+    const std::filesystem::path name = static_cast<const link_map*>(library)->l_name;
+    std::error_code error;
+    if (std::filesystem::exists(name, error)) return name;  // the program has an empty one
   }
   return "/proc/self/exe";
 }
@@ -180,14 +185,14 @@ void ProfileCache::save() {
     std::error_code error;
     std::filesystem::create_directories(file_.parent_path(), error);
     const FileLock lock(file_.string() + ".lock");
-    if (!lock.is_held()) return;
+    if (lock.is_taken()) return;
     CostsOfBuilds builds = read();
     for_each_kind(
         [](const char*, auto& saved, auto& unsaved) {
           for (auto& [key, entry] : unsaved) saved.insert_or_assign(key, entry);
         },
         builds[made_by_], *unsaved_);
-    drop_oldest(builds, kMostBuilds);
+    drop_oldest(builds, kMostBuilds, made_by_);
     AtomicFile out(file_);
     out.write(to_text(builds));
     out.commit();

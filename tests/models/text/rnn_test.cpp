@@ -242,13 +242,13 @@ TEST(RnnConfig, ReportsFieldValueAndRemedy) {
       {"model.pieces.vocabulary: is 33, but a layer has only 32 tokens; use at most 32",
        [](RnnConfig& c) { c.vocab_size = 32, c.pieces.vocabulary = 33; }},
       {"model.pieces.hidden: is 17, but each of 10 steps of a layer with 16 hidden features is "
-       "divided, into at most 1024 layers in all; use at most 16",
+       "divided, into at most 1024 pieces in all; use at most 16",
        [](RnnConfig& c) { c.chunk_steps = 1, c.pieces.hidden = 17; }},
       {"model.pieces.hidden: is 8, but each of 200 steps of a layer with 16 hidden features is "
-       "divided, into at most 1024 layers in all; use at most 5",
+       "divided, into at most 1024 pieces in all; use at most 5",
        [](RnnConfig& c) { c.max_position_embeddings = 200, c.pieces.hidden = 8; }},
       {"model.pieces.hidden: is 2, but each of 2000 steps of a layer with 16 hidden features is "
-       "divided, into at most 1024 layers in all; use at most 1",
+       "divided, into at most 1024 pieces in all; use at most 1",
        [](RnnConfig& c) { c.max_position_embeddings = 2000, c.pieces.hidden = 2; }},
       {"model.pieces.hidden: is 2, but model.chunk_steps is 4; every step reads the whole state of "
        "the one before: write model.chunk_steps: 1",
@@ -297,7 +297,7 @@ TEST(RnnConfig, HasPiecesOfAtLeast2048TokensOr512FeaturesIfAutomatic) {
   config.chunk_steps = 1;
   EXPECT_EQ(config.with_defaults().pieces.hidden, 2);
   config.max_position_embeddings = 1000;
-  EXPECT_EQ(config.with_defaults().pieces.hidden, 1) << "at most 1,024 layers";
+  EXPECT_EQ(config.with_defaults().pieces.hidden, 1) << "at most 1,024 pieces";
 }
 
 }  // namespace

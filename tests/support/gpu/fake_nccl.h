@@ -21,8 +21,8 @@ struct FakeNccl {
   std::atomic<int> sends_left = -1;      ///< the last one reports an error; negative: none
 };
 
-/// Of this process. Its last values are written to the file SPILLWAY_FAKE_NCCL_REPORT: bytes sent,
-/// and calls that are not allowed.
+/// Of this process. std::quick_exit() writes its last values to the file SPILLWAY_FAKE_NCCL_REPORT:
+/// bytes sent, and calls that are not allowed.
 FakeNccl& fake_nccl();
 
 }  // namespace spillway::testing

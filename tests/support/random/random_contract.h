@@ -138,7 +138,7 @@ class RandomContract {
     c.tie_word_embeddings = c.preset != RnnPreset::rnntc && draw_.chance(30);
     if (!c.tie_word_embeddings) c.embedding_size = draw_.between(2, 16);
     if (draw_.chance(30)) c.pieces.vocabulary = draw_.between(2, 8);
-    if (draw_.chance(30)) {  // few, because pools of activations have little room for small blocks
+    if (draw_.chance(30)) {  // few steps: pools of activations have little room for small blocks
       c.pieces.hidden = std::min<std::int64_t>(c.hidden_size, draw_.between(2, 3));
       c.max_position_embeddings = 2 * draw_.between(1, 2);
       c.chunk_steps = 1;

@@ -39,14 +39,16 @@ TEST(KnownCosts, RefuseImpossibleValues) {
   }
 }
 
-TEST(KnownCosts, AreDroppedOfTheBuildsThatMeasuredFirst) {
+TEST(KnownCosts, AreDroppedOfOtherBuildsThatMeasuredFirst) {
   CostsOfBuilds builds;
   for (const int when : {3, 1, 4, 2}) {
     builds["at " + std::to_string(when)].copies["cuda"] = {1e9, {.unix_s = when}};
   }
-  drop_oldest(builds, 2);
-  EXPECT_EQ(builds.size(), 2u);
-  EXPECT_TRUE(builds.contains("at 3") && builds.contains("at 4"));
+  drop_oldest(builds, 3, "at 1");
+  EXPECT_EQ(builds.size(), 3u);
+  EXPECT_FALSE(builds.contains("at 2"));
+  drop_oldest(builds, 1, "at 1");
+  EXPECT_TRUE(builds.contains("at 1")) << "its own";
 }
 
 }  // namespace

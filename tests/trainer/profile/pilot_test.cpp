@@ -1,7 +1,10 @@
 #include "trainer/profile/pilot.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -244,6 +247,30 @@ TEST(ProfileCache, SavesWhatItHasMeasuredItself) {
   save(reader, "another layer", 3);
   EXPECT_EQ(cache_of(file).find("layer")->forward_s, 2);
   EXPECT_EQ(cache_of(file).find("another layer")->forward_s, 3);
+}
+
+TEST(ProfileCache, SavesLaterIfAnotherProgramIsSaving) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  ProfileCache cache = cache_of(file);
+  cache.add("layer", {}, {});
+  const int other = ::open((folder / "pilot.json.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  cache.save();
+  EXPECT_FALSE(cache_of(file).find("layer"));
+  ::close(other);
+  cache.save();
+  EXPECT_TRUE(cache_of(file).find("layer"));
+}
+
+/// Such as the lock of another user.
+TEST(ProfileCache, SavesWithoutALockThatItCannotHave) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "pilot.json.lock");
+  ProfileCache cache = cache_of(folder / "pilot.json");
+  cache.add("layer", {}, {});
+  cache.save();
+  EXPECT_TRUE(cache_of(folder / "pilot.json").find("layer"));
 }
 
 TEST(ProfileCache, KeepsEightBuilds) {
