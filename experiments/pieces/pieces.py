@@ -20,8 +20,6 @@ GPT2 = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12,
 TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 8,
         "max_position_embeddings": 16, "vocab_size": 512}
 SHAPES = [(256, 256), (512, 512)]  # channels, tokens
-
-
 LSTMS = {"num_hidden_layers": 2, "hidden_size": 1024, "max_position_embeddings": 20,
          "vocab_size": 8192}
 TINY_LSTMS = {"num_hidden_layers": 2, "hidden_size": 32, "max_position_embeddings": 4,
@@ -42,8 +40,8 @@ def config_of(model, text, steps, samples, virtual_nodes=None):
     return {"devices": [{"kind": "cpu", "memory": AMPLE}], "host_memory": AMPLE, "model": model,
             "data": {"format": "bytes", "path": text},
             "train": {"batch_size": samples, "virtual_nodes": virtual_nodes or samples,
-                      "reduction_groups": 1,
-                      "learning_rate": 1e-4, "max_steps": steps, "eval_batches": 1}}
+                      "reduction_groups": 1, "learning_rate": 1e-4, "max_steps": steps,
+                      "eval_batches": 1}}
 
 
 def losses_of(run):

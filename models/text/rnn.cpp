@@ -70,14 +70,15 @@ class RnnBuilder {
                   const std::vector<int>& inputs, const Positions& steps);
   /// Returns the parameters of each piece.
   std::vector<std::vector<int>> add_lstm_params(const std::string& name, std::int64_t layer);
-  /// An edge with the first `rows` of a chunk, or all. Where pieces read it, a layer puts it
-  /// together for them alone (EdgeSpec::reading_pieces): then their backwards do not wait for
-  /// others.
-  int join(const Chunk& chunk, std::int64_t rows = 2, const char* reader = "");
+  /// Returns the edge of a chunk. Pieces are put together by another layer for each layer that
+  /// reads the chunk, so that their backwards wait for no other layer's (EdgeSpec::reading_pieces).
+  /// That layer copies the first `rows` rows, and its name ends with `suffix`.
+  int join(const Chunk& chunk, std::int64_t rows = 2, const char* suffix = "");
   std::vector<int> join(const std::vector<Chunk>& chunks);
-  /// Likewise, some steps of the embedding.
+  /// What a chunk of the first layer reads: the embedding or, in pieces, a copy of some steps of
+  /// it.
   Input embedded(int embed, std::size_t chunk, const Positions& steps);
-  int add_join(std::string name, std::vector<int> pieces, const Positions& rows,
+  int add_join(std::string name, std::vector<int> inputs, const Positions& rows,
                const Dim& features);
   void add_translation(std::int64_t half);
   std::vector<int> add_attention(const std::vector<int>& decoder, const std::vector<int>& encoder);
@@ -192,10 +193,9 @@ Chunk RnnBuilder::add_chunk(std::string name, const std::vector<std::vector<int>
   std::int64_t first = 0;
   for (int piece = 0; piece < hidden_pieces(); ++piece) {
     const std::vector<int>& of_piece = params[static_cast<std::size_t>(piece)];
-    const auto dims = [&](int param) {
-      return model_.spec().params[static_cast<std::size_t>(param)].tensor.shape();
-    };
-    const std::int64_t width = dims(of_piece[0])[1], features = dims(of_piece[1])[0] / kGates;
+    const auto weight_ih = static_cast<std::size_t>(of_piece[0]);
+    const std::vector<Dim>& dims = model_.spec().params[weight_ih].tensor.dims;
+    const std::int64_t features = dims[0].size / kGates, width = dims[1].size;
     LayerSpec spec{
         .name = hidden_pieces() > 1 ? fmt::format("{}/{}", chunk.name, piece) : chunk.name,
         .kind = kind(inputs.size() > 1 ? "lstm" : "lstm.first"),
@@ -217,19 +217,9 @@ Chunk RnnBuilder::add_chunk(std::string name, const std::vector<std::vector<int>
   return chunk;
 }
 
-int RnnBuilder::join(const Chunk& chunk, std::int64_t rows, const char* reader) {
+int RnnBuilder::join(const Chunk& chunk, std::int64_t rows, const char* suffix) {
   if (chunk.edges.size() == 1) return chunk.edges[0];
-  return add_join(chunk.name + reader, chunk.edges, {0, rows}, hidden_);
-}
-
-int RnnBuilder::add_join(std::string name, std::vector<int> pieces, const Positions& rows,
-                         const Dim& features) {
-  return model_.add_layer({.name = std::move(name),
-                           .kind = "rnn.join",
-                           .inputs = std::move(pieces),
-                           .forward_flops = 0,
-                           .saved_elements = numbers(rows.size, features.size)},
-                          make_rnn_join(rows), floats(rows.size, features));
+  return add_join(chunk.name + suffix, chunk.edges, {0, rows}, hidden_);
 }
 
 std::vector<int> RnnBuilder::join(const std::vector<Chunk>& chunks) {
@@ -242,6 +232,16 @@ Input RnnBuilder::embedded(int embed, std::size_t chunk, const Positions& steps)
   if (hidden_pieces() == 1) return {embed, steps.begin};
   const std::string& name = model_.spec().edges[static_cast<std::size_t>(embed)].name;
   return {add_join(fmt::format("{}.{}", name, chunk), {embed}, steps, embedding_), 0};
+}
+
+int RnnBuilder::add_join(std::string name, std::vector<int> inputs, const Positions& rows,
+                         const Dim& features) {
+  return model_.add_layer({.name = std::move(name),
+                           .kind = "rnn.join",
+                           .inputs = std::move(inputs),
+                           .forward_flops = 0,
+                           .saved_elements = numbers(rows.size, features.size)},
+                          make_rnn_join(rows), floats(rows.size, features));
 }
 
 Chunks RnnBuilder::add_lstms(const std::string& name, int embed, std::int64_t steps,

@@ -32,9 +32,11 @@ namespace spillway {
 /// step, and hand embed.STEP to the first layer.
 ///
 /// Throws ConfigError like RnnConfig::validate() and freeze(), and (`train.batch_size`) if a
-/// virtual node has no sample or too many. Source: Jia et al., "Beyond data and model parallelism
-/// for deep neural networks", 2019, for the networks; Luong et al., "Effective approaches to
-/// attention-based neural machine translation", 2015, for the attention (global, dot).
+/// virtual node has no sample or too many.
+///
+/// Source: Jia et al., "Beyond data and model parallelism for deep neural networks", 2019, for the
+/// networks; Luong et al., "Effective approaches to attention-based neural machine translation",
+/// 2015, for the attention (global, dot).
 std::unique_ptr<Model> make_rnn(const RnnConfig& config, std::int64_t vn_size);
 
 }  // namespace spillway

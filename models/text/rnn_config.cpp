@@ -47,11 +47,13 @@ std::int64_t most_hidden_pieces(const RnnConfig& config) {
 /// Of a configuration with defaults.
 void check_hidden_pieces(const RnnConfig& config, ConfigCheck& check) {
   const std::int64_t pieces = config.pieces.hidden, most = most_hidden_pieces(config);
-  check.require(pieces <= most, "pieces.hidden",
-                fmt::format("is {}, but each of {} steps of a layer with {} hidden features is "
-                            "divided, into at most {} pieces in all; use at most {}",
-                            pieces, num_steps(config), config.hidden_size, kMostChunks, most));
-  check.require(pieces == 1 || pieces > most || config.chunk_steps == 1, "pieces.hidden",
+  if (!detail::require_pieces(check, pieces, config.hidden_size, "hidden", "features")) return;
+  const bool are_few = check.require(
+      pieces <= most, "pieces.hidden",
+      fmt::format("is {}, but {} steps in {} pieces each are more than {} pieces; use at most {}",
+                  pieces, num_steps(config), pieces, kMostChunks, most));
+  if (!are_few) return;
+  check.require(pieces == 1 || config.chunk_steps == 1, "pieces.hidden",
                 fmt::format("is {}, but model.chunk_steps is {}; every step reads the whole state "
                             "of the one before: write model.chunk_steps: 1",
                             pieces, config.chunk_steps));

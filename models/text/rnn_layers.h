@@ -13,14 +13,14 @@
 /// then the cell state of the last. A piece of it has H' of the H hidden features.
 namespace spillway {
 
-/// Of an LSTM.
+/// Number of gates of an LSTM.
 inline constexpr std::int64_t kGates = 4;
 
 /// Steps of an LSTM layer, or a piece of one step.
 struct RnnChunk {
   Positions steps;         ///< rows of the input that it reads
   double dropout = 0;      ///< of the input
-  std::int64_t first = 0;  ///< hidden feature of a piece
+  std::int64_t first = 0;  ///< of the hidden features of a piece
 };
 
 /// tokens -> [B, P, E]. Parameters: [V, E].

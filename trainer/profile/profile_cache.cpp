@@ -41,7 +41,7 @@ constexpr std::size_t kMostBuilds = 8;
 /// Programs that save take turns.
 class FileLock {
  public:
-  /// Waits for a fifth of a second.
+  /// Waits for at most a fifth of a second.
   explicit FileLock(const std::string& path)
       : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
     if (file_ < 0) return;  // another user's, perhaps; saving goes without

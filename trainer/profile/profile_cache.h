@@ -51,8 +51,8 @@ class ProfileCache {
   void add_op_start(const std::string& key, double seconds, const MeasuredAt& at);
   std::optional<HostRates> rates() const;
   void set_rates(const HostRates& rates, const MeasuredAt& at);
-  /// Adds new entries to those that the file has now. Ignores errors, and that others are saving: a
-  /// cache is optional.
+  /// Adds new entries to those that the file has now. Ignores errors: a cache is optional. After
+  /// one, or while another program saves, the entries wait for the next call.
   void save();
 
  private:

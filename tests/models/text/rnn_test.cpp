@@ -241,14 +241,13 @@ TEST(RnnConfig, ReportsFieldValueAndRemedy) {
       {"model.dropout: is 1, must", [](RnnConfig& c) { c.dropout = 1; }},
       {"model.pieces.vocabulary: is 33, but a layer has only 32 tokens; use at most 32",
        [](RnnConfig& c) { c.vocab_size = 32, c.pieces.vocabulary = 33; }},
-      {"model.pieces.hidden: is 17, but each of 10 steps of a layer with 16 hidden features is "
-       "divided, into at most 1024 pieces in all; use at most 16",
+      {"model.pieces.hidden: is 17, but a layer has only 16 features; use at most 16",
        [](RnnConfig& c) { c.chunk_steps = 1, c.pieces.hidden = 17; }},
-      {"model.pieces.hidden: is 8, but each of 200 steps of a layer with 16 hidden features is "
-       "divided, into at most 1024 pieces in all; use at most 5",
+      {"model.pieces.hidden: is 8, but 200 steps in 8 pieces each are more than 1024 pieces; use "
+       "at most 5",
        [](RnnConfig& c) { c.max_position_embeddings = 200, c.pieces.hidden = 8; }},
-      {"model.pieces.hidden: is 2, but each of 2000 steps of a layer with 16 hidden features is "
-       "divided, into at most 1024 pieces in all; use at most 1",
+      {"model.pieces.hidden: is 2, but 2000 steps in 2 pieces each are more than 1024 pieces; use "
+       "at most 1",
        [](RnnConfig& c) { c.max_position_embeddings = 2000, c.pieces.hidden = 2; }},
       {"model.pieces.hidden: is 2, but model.chunk_steps is 4; every step reads the whole state of "
        "the one before: write model.chunk_steps: 1",

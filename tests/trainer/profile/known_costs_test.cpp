@@ -39,7 +39,7 @@ TEST(KnownCosts, RefuseImpossibleValues) {
   }
 }
 
-TEST(KnownCosts, AreDroppedOfOtherBuildsThatMeasuredFirst) {
+TEST(CostsOfBuilds, LoseTheOldestButNotTheirOwn) {
   CostsOfBuilds builds;
   for (const int when : {3, 1, 4, 2}) {
     builds["at " + std::to_string(when)].copies["cuda"] = {1e9, {.unix_s = when}};
