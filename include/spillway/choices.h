@@ -53,7 +53,8 @@ enum class BackendKind : std::uint8_t { gloo, nccl };
 template <>
 inline constexpr std::array kNames<BackendKind>{"gloo", "nccl"};  ///< names
 
-/// Where the moments of the optimizer are, if several hosts train together.
+/// Where the moments of the optimizer are, if several hosts train together; with bf16 also the fp32
+/// weights.
 enum class HostStateKind : std::uint8_t {
   replicated,  ///< all on every host
   sharded      ///< each on the host that updates these weights, as in stage 1 of ZeRO

@@ -64,9 +64,9 @@ struct Model {
   std::vector<std::unique_ptr<Layer>> layers;  ///< in the order of `spec.layers`
   /// Writes the initial values of all parameters, in order: a function of `seed` alone. Any thread
   /// may call it. An address is null where no value is wanted, because another trial that shares
-  /// the parameter has written it, or a checkpoint has it. With parameters that no trial can share
-  /// (see ParamSpec::content), none or all are wanted. Null: each parameter starts as its spec
-  /// says.
+  /// the parameter has written it, or a checkpoint has it. Of parameters that no trial can share
+  /// (see ParamSpec::content), none or all are wanted; but a model with a file (`map`) may be asked
+  /// for some at a time. Null: each parameter starts as its spec says.
   std::function<void(std::uint64_t seed, std::span<std::byte* const> params)> initialize;
   /// A parameter among others in one piece of memory.
   struct Place {

@@ -52,7 +52,9 @@ struct TrialResult {
   std::optional<double> eval_loss;         ///< of the last evaluation
   Metrics metrics;                         ///< of the last evaluation, by name
   double tokens_per_s = 0;                 ///< over the run
-  std::string weights_xxh3;  ///< 32 hex digits: XXH3-128 of names, shapes and fp32 bytes in order
+  /// 32 hex digits: XXH3-128 of names, shapes and fp32 bytes in order. If hosts shard the state of
+  /// a trial in bf16, only host 0 has it.
+  std::string weights_xxh3;
   Bytes training_state_bytes = 0;      ///< weights, gradients, moments
   std::int64_t dropped_steps = 0;      ///< the first steps, which the lists no longer contain
   std::vector<double> losses;          ///< one per committed step

@@ -158,7 +158,8 @@ class Session {
 
   /// The weights of a trial that has ended or is paused, in the order of its parameters. Those of
   /// an ended one come from memory (TrialConfig::keep_weights), else from its weights_file, else
-  /// from its newest checkpoint. Throws Error if the trial still trains or left none.
+  /// from its newest checkpoint. Throws Error if the trial still trains or left none, and if this
+  /// is another host than host 0 and hosts shard the state of a trial in bf16.
   std::vector<NamedTensor> weights(JobId trial) const;
   /// Mean loss and metrics of a trial on all samples of `data`, which are like its own, with its
   /// weights(). Runs as a trial "NAME/evaluation" beside those that train, in this run or a new

@@ -170,7 +170,7 @@ Evaluation evaluate(const std::string& path, const std::string& name,
     throw ConfigError("data.eval_path", 0,
                       "is missing, and no samples are reserved for evaluation; name a file");
   }
-  auto weights = read_tensors(Safetensors(file_source(posix_file_system(), config.weights_file)));
+  auto weights = copy_of(arrays_in(file_source(posix_file_system(), config.weights_file)));
   return session->evaluate(config, std::move(weights), config.data->eval);
 }
 

@@ -47,7 +47,8 @@ std::string problem_of_weights(const fs::path& file, const TrialResult& trial) {
   std::error_code error;
   if (!fs::exists(file, error)) return fmt::format("its weights {} are missing", file.string());
   try {
-    if (xxh3_of_weights_file(file) == trial.weights_xxh3) return "";
+    const auto weights = arrays_in(file_source(posix_file_system(), file));
+    if (weights_xxh3(weights) == trial.weights_xxh3) return "";
     return fmt::format("its weights {} do not match their hash in the log", file.string());
   } catch (const Error& damage) {
     return fmt::format("its weights cannot be read: {}", damage.what());

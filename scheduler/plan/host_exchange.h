@@ -32,7 +32,7 @@ class HostExchange {
   std::vector<Transfer> scatter(int stage, int layer) const;
   /// The whole parts go to all.
   std::vector<Transfer> gather(int layer) const;
-  /// The updated masters of a weights buffer go to all.
+  /// The updated weights of a buffer go to all.
   std::vector<Transfer> spread(int weights_buffer) const;
   /// Losses and their weights, of a step or of an evaluation with its metrics; of a step with
   /// sharded state also squared norms.

@@ -91,9 +91,8 @@ std::vector<HomeRange> HostParts::of_block(const Layout& layout, int weights_buf
                                            int host) const {
   std::vector<HomeRange> found;
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    const Layout::ParamPlace& place = layout.params[at(p)];
-    if (place.weights_buffer != weights_buffer) continue;
-    add_range(found, place.home, of(p, host), size_of(model_.params[at(p)].master().dtype));
+    if (layout.params[at(p)].weights_buffer != weights_buffer) continue;
+    add_range(found, layout.in_block(p), of(p, host), size_of(model_.params[at(p)].tensor.dtype));
   }
   return found;
 }

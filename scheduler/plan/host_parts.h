@@ -23,7 +23,7 @@ class HostParts {
   ElementRange of(int param, int host) const;
   /// What a host adds of the packed sums of a layer, ascending.
   std::vector<HomeRange> of_sums(const LayerSpec& layer, const SumPlaces& places, int host) const;
-  /// What it updates of a block of masters, whose homes `layout` has.
+  /// What it updates of a block of weights, as devices read them; `layout` has the homes.
   std::vector<HomeRange> of_block(const Layout& layout, int weights_buffer, int host) const;
 
  private:

@@ -110,20 +110,48 @@ Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
   return home;
 }
 
+void LayoutBuilder::collect_blocks() {
+  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+    if (uses_[at(p)] != 1) blocks_.push_back({p});
+  }
+  for (const LayerSpec& layer : model_.layers) {
+    std::vector<int> own;
+    for (int p : layer.params) {
+      if (uses_[at(p)] == 1) own.push_back(p);
+    }
+    const auto shared = std::ranges::stable_partition(
+        own, [&](int p) { return !model_.params[at(p)].can_be_shared(); });
+    blocks_.emplace_back(own.begin(), shared.begin());
+    blocks_.emplace_back(shared.begin(), shared.end());
+  }
+}
+
+void LayoutBuilder::divide_among_hosts() {
+  parts_.emplace(model_, blocks_, shape_);
+  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+    const ParamSpec& param = model_.params[at(p)];
+    Layout::ParamPlace& place = layout_.params[at(p)];
+    place.held = all_elements(param);
+    place.own = shape_.is_sharded() && param.has_sum() ? parts_->of(p, shape_.host) : place.held;
+  }
+}
+
 /// `copied`: gets the block if it needs a copy in another type, which has no home yet.
 void LayoutBuilder::place_block(const std::vector<int>& params, std::vector<int>& copied) {
+  const bool has_copy = std::ranges::any_of(
+      params, [&](int p) { return model_.params[at(p)].tensor != model_.params[at(p)].master(); });
   Bytes bytes = 0, master_bytes = 0;
-  bool has_copy = false;
   for (int p : params) {
     const ParamSpec& param = model_.params[at(p)];
-    const Bytes size = round_up(param.master().bytes(), kAlignment);
-    layout_.params[at(p)].offset_in_block = bytes;
-    layout_.params[at(p)].home = master_bytes;
-    has_copy |= param.tensor != param.master();
+    Layout::ParamPlace& place = layout_.params[at(p)];
+    place.offset_in_block = bytes;
+    place.home = master_bytes;
     bytes += round_up(param.tensor.bytes(), kAlignment);
-    master_bytes += size;
+    place.divides_master = has_copy && shape_.is_sharded() && param.has_sum();
+    if (place.divides_master) place.held = place.own;
+    const Bytes held = static_cast<Bytes>(place.held.size()) * size_of(param.master().dtype);
+    master_bytes += round_up(held, kAlignment);
   }
-  blocks_.push_back(params);
   if (bytes == 0) return;
   const bool is_shared = model_.params[at(params.front())].can_be_shared();
   const Bytes copy_begin = has_copy ? round_up(master_bytes, kPage) : 0;
@@ -144,20 +172,10 @@ void LayoutBuilder::place_block(const std::vector<int>& params, std::vector<int>
 
 void LayoutBuilder::place_weights() {
   layout_.params.resize(model_.params.size());
+  collect_blocks();
+  divide_among_hosts();
   std::vector<int> copied;  // buffers
-  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    if (uses_[at(p)] != 1) place_block({p}, copied);
-  }
-  for (const LayerSpec& layer : model_.layers) {
-    std::vector<int> own;
-    for (int p : layer.params) {
-      if (uses_[at(p)] == 1) own.push_back(p);
-    }
-    const auto shared = std::ranges::stable_partition(
-        own, [&](int p) { return !model_.params[at(p)].can_be_shared(); });
-    place_block({own.begin(), shared.begin()}, copied);
-    place_block({shared.begin(), shared.end()}, copied);
-  }
+  for (const std::vector<int>& block : blocks_) place_block(block, copied);
   layout_.weights_plane = round_up(layout_.home_bytes, kPage);
   place_moments();
   layout_.moments = shape_.moments;
@@ -174,16 +192,13 @@ void LayoutBuilder::place_weights() {
 }
 
 void LayoutBuilder::place_moments() {
-  parts_.emplace(model_, blocks_, shape_);
   for (const std::vector<int>& block : blocks_) {
     for (int p : block) {
       const ParamSpec& param = model_.params[at(p)];
-      const bool is_divided = shape_.is_sharded() && param.has_sum();
-      ElementRange& own = layout_.params[at(p)].own;
-      own = is_divided ? parts_->of(p, shape_.host) : ElementRange{0, param.tensor.elements()};
       if (!param.trainable) continue;
-      layout_.params[at(p)].moment_offset = layout_.moments_plane;
-      const Bytes bytes = static_cast<Bytes>(own.size()) * size_of(param.master().dtype);
+      Layout::ParamPlace& place = layout_.params[at(p)];
+      place.moment_offset = layout_.moments_plane;
+      const Bytes bytes = static_cast<Bytes>(place.own.size()) * size_of(param.master().dtype);
       layout_.moments_plane += round_up(bytes, kAlignment);
     }
   }

@@ -58,6 +58,8 @@ class LayoutBuilder {
   Layout finish() &&;
 
  private:
+  void collect_blocks();
+  void divide_among_hosts();
   void place_weights();
   void place_moments();
   void place_block(const std::vector<int>& params, std::vector<int>& copied);

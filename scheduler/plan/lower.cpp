@@ -75,7 +75,6 @@ class ProgramBuilder {
     const Layout& layout = buffers_.layout();
     struct Updated {
       Bytes all = 0, largest = 0;  ///< of its parameters; threads share one after the other
-      Bytes copied = 0;            ///< what other hosts update, into another type
     };
     std::map<int, Updated> updated;  // by buffer
     for (std::size_t p = 0; p < model_.params.size(); ++p) {
@@ -86,11 +85,9 @@ class ProgramBuilder {
       Updated& block = updated[place.weights_buffer];
       block.all += bytes;
       block.largest = std::max(block.largest, bytes);
-      if (layout.in_block(static_cast<int>(p)) == place.home) continue;
-      block.copied += model_.params[p].master().bytes() - bytes;
     }
     for (int buffer : layout.weights) {
-      const auto& [all, largest, copied] = updated[buffer];
+      const auto& [all, largest] = updated[buffer];
       HostOpSpec update{.kind = HostOpKind::update,
                         .index = buffer,
                         .cost_s = static_cast<double>(all) / profile_.update_bytes_per_s,
@@ -102,11 +99,8 @@ class ProgramBuilder {
       int last = add_host_op(std::move(update));
       if (is_divided) {
         last = add_exchange(buffer, std::move(spread), {}, {last});
-        last = add_host_op({.kind = HostOpKind::take_weights,
-                            .index = buffer,
-                            .host_deps = {last},
-                            .cost_s = static_cast<double>(copied) / profile_.reduce_bytes_per_s,
-                            .grains = host_grains(copied)});
+        last =
+            add_host_op({.kind = HostOpKind::take_weights, .index = buffer, .host_deps = {last}});
       }
       update_of_[buffer] = last;
     }
@@ -254,10 +248,10 @@ class ProgramBuilder {
   void add_finish() {
     HostOpSpec finish{.kind = HostOpKind::finish};
     for (const auto& [buffer, update] : update_of_) finish.host_deps.push_back(update);
-    if (shape_.is_sharded()) {
-      finish.host_deps.push_back(add_exchange(kLastMoments, {}, {}, finish.host_deps));
-    }
     if (evaluation_ >= 0) finish.host_deps.push_back(evaluation_);
+    if (shape_.is_sharded()) {
+      finish.host_deps.push_back(add_exchange(kLastState, {}, {}, finish.host_deps));
+    }
     add_host_op(std::move(finish));
   }
 

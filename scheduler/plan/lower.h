@@ -22,7 +22,7 @@ struct JobShape {
   /// none takes no part.
   std::vector<int> host_groups;
   int host = 0;               ///< the number of this one, which takes part
-  bool shards_state = false;  ///< each of several hosts has the moments of what it updates alone
+  bool shards_state = false;  ///< each of several hosts has only the moments of what it updates
 
   /// Whether the host has groups.
   bool takes_part(int of_host) const { return host_groups[at(of_host)] > 0; }

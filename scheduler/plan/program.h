@@ -99,8 +99,8 @@ enum class HostOpKind : std::uint8_t {
 };
 
 /// HostOpSpec::index of exchanges that belong to no layer: numbers of a step, numbers of an
-/// evaluation, and the moments of the last checkpoint, whose transfers are not in the program.
-inline constexpr int kStepNumbers = -1, kEvalNumbers = -2, kLastMoments = -3;
+/// evaluation, and the state after the last step, whose transfers are not in the program.
+inline constexpr int kStepNumbers = -1, kEvalNumbers = -2, kLastState = -3;
 
 /// What a host tells the others with the norms of a step, as a sum of these.
 enum HostStepWord : std::uint8_t {
@@ -115,6 +115,12 @@ struct ElementRange {
   std::int64_t size() const { return end - begin; }
   bool operator==(const ElementRange&) const = default;
 };
+inline ElementRange all_elements(const ParamSpec& param) { return {0, param.tensor.elements()}; }
+/// Those in both.
+inline ElementRange overlap(ElementRange a, ElementRange b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
 
 /// Elements of a parameter that belong to one of several hosts: whole chunks of its squared norm
 /// (kernels::kNormChunk).
@@ -225,11 +231,14 @@ struct Layout {
   struct ParamPlace {
     int weights_buffer = 0;  ///< the block that holds it in the type of its layer
     Bytes offset_in_block = 0;
-    Bytes home = 0;               ///< of its master; outside the block if the block is a copy
+    /// Of its master, from the first element of `held` on; outside the block if that is a copy.
+    Bytes home = 0;
+    ElementRange held;            ///< those whose masters this host has: all, or `own`
     Bytes moment_offset = 0;      ///< of `own` in each plane of moments; frozen: it has none
     Bytes sum = kNoHome;          ///< of its whole gradient sum: in the range of its last use
     ElementRange own;             ///< those that this host updates: all, unless state is sharded
     std::vector<HostPart> parts;  ///< of all hosts, if it is; without a sum: none
+    bool divides_master = false;  ///< each host has only its part of the master
     /// Null if the host has none.
     const HostPart* own_part() const {
       const auto found = std::ranges::find(parts, own, &HostPart::elements);
@@ -281,8 +290,10 @@ struct Layout {
   bool has_peers() const { return numbers_home != kNoHome; }
   /// Host memory of a job that shares with no other.
   Bytes all_home_bytes() const { return home_bytes + shared_bytes; }
-  /// Whether each host updates a part of the weights, and has no other moments.
+  /// Whether each host updates a part of the weights, and has only the moments of this part.
   bool is_sharded() const { return !norms.empty(); }
+  /// Whether it also has only the masters of this part, where devices read a copy in another type.
+  bool divides_masters() const { return std::ranges::any_of(params, &ParamPlace::divides_master); }
   /// Moment `i` of the first element of a parameter that this host updates. Not for a frozen one.
   Bytes moment(int param, int i) const {
     return moments_home + static_cast<Bytes>(i) * moments_plane + params[at(param)].moment_offset;

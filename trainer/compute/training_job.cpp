@@ -63,10 +63,6 @@ void keep_graphs(const OpCall& call, const RangeRunner& runner,
   call.graphs->keep(call.graph(), call.graph_bytes(), std::move(graphs));
 }
 
-std::size_t elements(const ParamSpec& param) {
-  return static_cast<std::size_t>(param.tensor.elements());
-}
-
 /// Advice for a loss or a gradient that is not finite after `updates` updates.
 std::string not_finite_remedy(const ModelSpec& spec, std::int64_t num_updates) {
   constexpr double kLarge = 2;  // above the defaults of all families
@@ -128,16 +124,51 @@ void TrainingJob::admit(const Home& home) {
   home_ = &home;
   const std::vector<ParamSpec>& params = model_->spec.params;
   const auto is_written = [&](int p) { return home.is_written(plan_->layout.params[at(p)].home); };
-  std::vector<std::byte*> initial;
-  for (int p = 0; p < static_cast<int>(params.size()); ++p) {
-    const bool is_wanted = !is_written(p) && (!start_ || is_constant(params[at(p)]));
-    initial.push_back(is_wanted ? value(home, p) : nullptr);
+  initialize_weights(home);
+  if (start_) {
+    places_.restore(*start_, home, [&](int p, ElementRange elements, const std::byte* values) {
+      write_weights(home, p, elements, values);
+    });
   }
-  initialize(*model_, config_.train.seed, initial);
-  if (start_) places_.restore(*start_, home);
   tbb::parallel_for(0, static_cast<int>(params.size()), [&](int p) {
-    if (!is_written(p)) write_copy(home, p, 0, elements(params[at(p)]));
+    if (!is_written(p) && !lacks_elements(p)) write_copy(home, p, all_elements(params[at(p)]));
   });
+}
+
+/// Parameters of which this host holds a part are written in memory of their own; few at a time if
+/// the model can, because other hosts hold most of them.
+void TrainingJob::initialize_weights(const Home& home) const {
+  constexpr Bytes kRounds = 8;
+  const std::vector<ParamSpec>& params = model_->spec.params;
+  std::vector<std::byte*> places(params.size());
+  std::vector<int> apart;
+  Bytes bytes_apart = 0;
+  for (int p = 0; p < static_cast<int>(params.size()); ++p) {
+    if (home.is_written(plan_->layout.params[at(p)].home)) continue;
+    if (start_ && !is_constant(params[at(p)])) continue;
+    if (!lacks_elements(p)) {
+      places[at(p)] = master(home, p, 0);
+    } else {
+      apart.push_back(p);
+      bytes_apart += params[at(p)].master().bytes();
+    }
+  }
+  const bool needs_all = model_->initialize && !model_->map;
+  const Bytes most = needs_all ? bytes_apart : bytes_apart / kRounds;
+  for (std::size_t begin = 0, end = 0; begin == 0 || begin < apart.size(); begin = end) {
+    std::vector<std::vector<std::byte>> values;
+    for (Bytes bytes = 0; end < apart.size() && bytes <= most; ++end) {
+      values.emplace_back(params[at(apart[end])].master().bytes());
+      places[at(apart[end])] = values.back().data();
+      bytes += values.back().size();
+    }
+    initialize(*model_, config_.train.seed, places);
+    tbb::parallel_for(begin, end, [&](std::size_t i) {
+      write_weights(home, apart[i], all_elements(params[at(apart[i])]), values[i - begin].data());
+    });
+    if (apart.empty()) return;
+    std::ranges::fill(places, nullptr);
+  }
 }
 
 OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
@@ -346,8 +377,14 @@ void TrainingJob::add_partials(const HostCall& call, int layer,
   }
 }
 
-std::byte* TrainingJob::value(const Home& home, int param) const {
-  return home.at(plan_->layout.params[at(param)].home);
+std::byte* TrainingJob::master(const Home& home, int param, std::int64_t element) const {
+  const Layout::ParamPlace& place = plan_->layout.params[at(param)];
+  const Bytes size = size_of(model_->spec.params[at(param)].master().dtype);
+  return home.at(place.home) + static_cast<Bytes>(element - place.held.begin) * size;
+}
+
+bool TrainingJob::lacks_elements(int param) const {
+  return plan_->layout.params[at(param)].held != all_elements(model_->spec.params[at(param)]);
 }
 
 std::byte* TrainingJob::own_sum(const HostCall& call, int param) const {

@@ -86,8 +86,12 @@ class TrainingJob {
   const StatePlaces& places() const { return places_; }
   StateGate& gate() { return gate_; }
   const Home* home() const { return home_; }  ///< since admit()
-  /// The present weights, at home. Nothing may change them meanwhile.
-  std::vector<NamedArray> weights() const;
+  /// The present weights. Nothing may change them until they are read.
+  std::vector<NamedArray> weights() const { return places_.weights(*home_, nullptr); }
+  /// Hands out the weights after the last step: their file and copies, as configured. `remote`: has
+  /// what this host lacks, if hosts divide the masters; otherwise `finish` hands them out. Throws
+  /// what writing and reading throw.
+  void hand_out_weights(RemoteState* remote);
   /// The final weights but constants (is_constant()), if TrialConfig::keep_weights says so and the
   /// trial has finished. Any thread.
   std::vector<NamedTensor> kept_weights() const;
@@ -108,7 +112,6 @@ class TrainingJob {
   template <typename What>
   void for_each_param_in(const HostCall& call, int weights_buffer, const What& what) const;
   void update_param(const HostCall& call, int param);
-  void take_param(const HostCall& call, int param);
   void update_weights(const HostCall& call, int param) const;
   OpRunner::Keep keep_evaluation(const OpCall& call, OpRunner::Keep keep_loss,
                                  std::shared_ptr<Prediction> prediction);
@@ -123,10 +126,17 @@ class TrainingJob {
   void finish_sums(const OpCall& call, std::span<double* const> norms) const;
   void keep_norms(const OpCall& call);
   const ParamSpec& param_of(int layer, std::size_t i) const;
-  /// A parameter's master weights at home: the same place in every plan.
-  std::byte* value(const Home& home, int param) const;
-  /// If its layer computes in another type, converts elements [begin, end) for the devices.
-  void write_copy(const Home& home, int param, std::size_t begin, std::size_t end) const;
+  void initialize_weights(const Home& home) const;
+  /// An element of a parameter's master that this host has: the same place in every plan.
+  std::byte* master(const Home& home, int param, std::int64_t element) const;
+  /// Whether only other hosts have some elements of its master.
+  bool lacks_elements(int param) const;
+  /// If its layer computes in another type, converts elements of the master for the devices.
+  void write_copy(const Home& home, int param, ElementRange elements) const;
+  /// The same from values that begin with the first of these elements; also writes what this host
+  /// has of the master.
+  void write_weights(const Home& home, int param, ElementRange elements,
+                     const std::byte* values) const;
   /// The reduced sum of a parameter, from the first element that this host updates: in the range of
   /// its last use.
   std::byte* own_sum(const HostCall& call, int param) const;
@@ -143,6 +153,8 @@ class TrainingJob {
   std::vector<std::vector<double>> metric_sums_;   // by sum, then by virtual node
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
   std::vector<int> words_;                         // by host
+  std::vector<NamedArray> handed_out_;             // the final weights, to be hashed
+  std::string hash_;                               // of those that can be read only once
   bool keeps_predictions_ = false;
   std::vector<Prediction> predictions_;  // by virtual node of an evaluation
   double gradient_scale_ = 1;            // of the updates that follow the last commit

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "core/device/kernels.h"
@@ -15,8 +16,14 @@ namespace {
 
 float* as_floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
-std::size_t num_elements(const ParamSpec& param) {
-  return static_cast<std::size_t>(param.tensor.elements());
+/// Values of a master in the type of the layer.
+void convert(std::byte* to, const std::byte* from, const ParamSpec& param, std::int64_t size) {
+  const auto n = static_cast<std::size_t>(size);
+  if (param.tensor.dtype == DType::bf16) {
+    kernels::narrow(reinterpret_cast<BFloat16*>(to), reinterpret_cast<const float*>(from), n);
+  } else {
+    std::memcpy(to, from, n * size_of(param.tensor.dtype));
+  }
 }
 
 }  // namespace
@@ -43,22 +50,32 @@ void TrainingJob::update_part(const HostCall& call, int weights_buffer) {
 
 /// The parts of other hosts are there. Repeated if the step is.
 void TrainingJob::take_weights(const HostCall& call, int weights_buffer) {
-  for_each_param_in(call, weights_buffer, [&](int p) { take_param(call, p); });
+  for_each_param_in(call, weights_buffer, [&](int p) {
+    if (gate_.version(at(p)) < call.step) gate_.end_update(at(p));
+  });
 }
 
-void TrainingJob::write_copy(const Home& home, int param, std::size_t begin,
-                             std::size_t end) const {
-  const std::byte* master = value(home, param);
-  std::byte* copy = home.at(plan_->layout.in_block(param));
-  if (copy == master) return;
-  const DType dtype = model_->spec.params[at(param)].tensor.dtype;
-  if (dtype == DType::bf16) {
-    kernels::narrow(reinterpret_cast<BFloat16*>(copy) + begin,
-                    reinterpret_cast<const float*>(master) + begin, end - begin);
-  } else {
-    const Bytes size = size_of(dtype);
-    std::memcpy(copy + begin * size, master + begin * size, (end - begin) * size);
+void TrainingJob::write_copy(const Home& home, int param, ElementRange elements) const {
+  const ParamSpec& spec = model_->spec.params[at(param)];
+  const Bytes size = size_of(spec.tensor.dtype);
+  const std::byte* const from = master(home, param, elements.begin);
+  std::byte* const copy =
+      home.at(plan_->layout.in_block(param)) + static_cast<Bytes>(elements.begin) * size;
+  if (copy != from) convert(copy, from, spec, elements.size());
+}
+
+void TrainingJob::write_weights(const Home& home, int param, ElementRange elements,
+                                const std::byte* values) const {
+  const ParamSpec& spec = model_->spec.params[at(param)];
+  const Bytes size = size_of(spec.tensor.dtype), master_size = size_of(spec.master().dtype);
+  const ElementRange held = overlap(elements, plan_->layout.params[at(param)].held);
+  if (held.size() > 0) {
+    std::memcpy(master(home, param, held.begin),
+                values + static_cast<Bytes>(held.begin - elements.begin) * master_size,
+                static_cast<Bytes>(held.size()) * master_size);
   }
+  std::byte* const copy = home.at(plan_->layout.in_block(param));
+  convert(copy + static_cast<Bytes>(elements.begin) * size, values, spec, elements.size());
 }
 
 /// This host's elements of it.
@@ -67,27 +84,13 @@ void TrainingJob::update_param(const HostCall& call, int number) {
   if (!is_constant(param)) gate_.begin_update(at(number));  // otherwise no checkpoint reads it
   if (param.is_statistic()) {
     const ElementRange own = call.plan->layout.params[at(number)].own;
-    update_statistic(value(*call.home, number), param,
-                     param.is_observed() ? as_floats(own_sum(call, number)) : nullptr, own,
+    update_statistic(master(*call.home, number, own.begin), param,
+                     param.is_observed() ? as_floats(own_sum(call, number)) : nullptr, own.size(),
                      config_.train.virtual_nodes, call.step);
-    write_copy(*call.home, number, static_cast<std::size_t>(own.begin),
-               static_cast<std::size_t>(own.end));
+    write_copy(*call.home, number, own);
   } else if (param.trainable) {
     update_weights(call, number);
   }
-}
-
-void TrainingJob::take_param(const HostCall& call, int number) {
-  const Layout::ParamPlace& place = call.plan->layout.params[at(number)];
-  for (const HostPart& part : place.parts) {
-    if (part.elements == place.own) continue;
-    const auto first = static_cast<std::size_t>(part.elements.begin);
-    in_grains(static_cast<std::size_t>(part.elements.size()),
-              [&](std::size_t begin, std::size_t n) {
-                write_copy(*call.home, number, first + begin, first + begin + n);
-              });
-  }
-  if (gate_.version(at(number)) < call.step) gate_.end_update(at(number));
 }
 
 void TrainingJob::complete_updates(std::int64_t step) {
@@ -99,10 +102,11 @@ void TrainingJob::complete_updates(std::int64_t step) {
 }
 
 void TrainingJob::take_state(const TrainingJob& from) {
+  assert(!plan_->layout.is_sharded());
   places_.take(from.places_, *from.home_, *home_, gate_);
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
     if (Home::is_shared(plan_->layout.params[at(p)].home)) continue;
-    write_copy(*home_, p, 0, num_elements(model_->spec.params[at(p)]));
+    write_copy(*home_, p, all_elements(model_->spec.params[at(p)]));
   }
 }
 
@@ -111,8 +115,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
   const ParamSpec& param = model_->spec.params[at(number)];
   const ElementRange own = layout.params[at(number)].own;
   if (own.size() == 0) return;
-  const auto first = static_cast<std::size_t>(own.begin);
-  UpdatedParam place{.weights = as_floats(value(*call.home, number)) + first};
+  UpdatedParam place{.weights = as_floats(master(*call.home, number, own.begin))};
   std::byte* gradient = own_sum(call, number);
   if (param.finished_sum().dtype == DType::bf16) {
     place.gradient = reinterpret_cast<const BFloat16*>(gradient);
@@ -125,7 +128,8 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
   const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
   in_grains(static_cast<std::size_t>(own.size()), [&](std::size_t begin, std::size_t size) {
     apply_update(place, begin, begin + size, rule);
-    write_copy(*call.home, number, first + begin, first + begin + size);
+    const std::int64_t first = own.begin + static_cast<std::int64_t>(begin);
+    write_copy(*call.home, number, {first, first + static_cast<std::int64_t>(size)});
   });
 }
 

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <map>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -11,21 +11,6 @@
 
 /// The weights of a job: where they begin and how they end.
 namespace spillway {
-namespace {
-
-/// `all`: in the order of stored_tensors().
-std::vector<NamedArray> without_constants(const ModelSpec& model,
-                                          const std::vector<NamedArray>& all) {
-  std::vector<NamedArray> others;
-  const std::vector<StoredTensor> tensors = stored_tensors(model);
-  for (std::size_t t = 0; t < all.size(); ++t) {
-    if (!is_constant(model.params[at(tensors[t].params.front())])) others.push_back(all[t]);
-  }
-  return others;
-}
-
-}  // namespace
-
 std::shared_ptr<std::byte> TrainingJob::map(const SharedBlock& block) const {
   if (!model_->map) return nullptr;
   std::vector<Model::Place> places;
@@ -40,27 +25,6 @@ std::shared_ptr<std::byte> TrainingJob::map(const SharedBlock& block) const {
   return places.empty() ? nullptr : model_->map(places);
 }
 
-std::vector<NamedArray> TrainingJob::weights() const {
-  std::vector<NamedArray> arrays;
-  for (const StoredTensor& stored : stored_tensors(model_->spec)) {
-    const Bytes size = size_of(stored.tensor.dtype);
-    std::map<std::int64_t, std::span<const std::byte>> runs;  // by position in the tensor
-    for (int p : stored.params) {
-      for_each_run(model_->spec.params[at(p)], [&](const StoredRun& run) {
-        runs[run.in_tensor] = {value(*home_, p) + static_cast<Bytes>(run.in_param) * size,
-                               static_cast<Bytes>(run.length) * size};
-      });
-    }
-    NamedArray array{.name = stored.name,
-                     .shape = stored.tensor.shape(),
-                     .data = {},
-                     .dtype = stored.tensor.dtype};
-    for (const auto& [position, bytes] : runs) array.data.push_back(bytes);
-    arrays.push_back(std::move(array));
-  }
-  return arrays;
-}
-
 std::vector<NamedTensor> TrainingJob::kept_weights() const {
   const MutexLock lock(mutex_);
   std::vector<NamedTensor> copies;
@@ -68,15 +32,42 @@ std::vector<NamedTensor> TrainingJob::kept_weights() const {
   return copies;
 }
 
-void TrainingJob::finish() {
-  const std::vector<NamedArray> arrays = weights();
-  const std::string hash = weights_xxh3(arrays);
-  if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);
+/// What other hosts have can be read once: afterwards from the copies or the file.
+void TrainingJob::hand_out_weights(RemoteState* remote) {
+  handed_out_ = places_.weights(*home_, remote);
+  hash_.clear();
   std::vector<NamedTensor> kept;
-  if (config_.keep_weights) kept = copy_of(without_constants(model_->spec, arrays));
+  const std::vector<StoredTensor> tensors = stored_tensors(model_->spec);
+  for (std::size_t t = 0; config_.keep_weights && t < tensors.size(); ++t) {
+    if (is_constant(model_->spec.params[at(tensors[t].params.front())])) continue;
+    NamedArray& array = handed_out_[t];
+    const at::Tensor copy = kept.emplace_back(copy_of(array)).value;
+    array.read = [copy](std::span<std::byte> into, Bytes offset) {
+      std::memcpy(into.data(), static_cast<const std::byte*>(copy.const_data_ptr()) + offset,
+                  into.size());
+    };
+  }
+  const bool has_file = !config_.weights_file.empty();
+  if (has_file) write_safetensors(config_.weights_file, handed_out_);
+  if (remote && !config_.keep_weights) {
+    if (has_file) {
+      handed_out_ = arrays_in(file_source(posix_file_system(), config_.weights_file));
+    } else {
+      hash_ = weights_xxh3(handed_out_);
+    }
+  }
+  const MutexLock lock(mutex_);
+  kept_weights_ = std::move(kept);
+}
+
+/// With divided masters, host 0 has handed them out, and the others do not have them.
+void TrainingJob::finish() {
+  if (!plan_->layout.divides_masters()) hand_out_weights(nullptr);
+  if (handed_out_.empty()) return;
+  const std::string hash = hash_.empty() ? weights_xxh3(handed_out_) : hash_;
+  handed_out_.clear();
   const MutexLock lock(mutex_);
   progress_.weights_xxh3 = hash;
-  kept_weights_ = std::move(kept);
 }
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -25,23 +26,24 @@ std::string moment_name(const TrainConfig& train, int moment) {
 
 /// The elements of a run that are among `elements` of the parameter.
 StoredRun within(const StoredRun& run, ElementRange elements) {
-  const std::int64_t begin = std::max(run.in_param, elements.begin);
-  const std::int64_t end = std::min(run.in_param + run.length, elements.end);
-  return {begin, run.in_tensor + begin - run.in_param, std::max<std::int64_t>(end - begin, 0)};
+  const ElementRange both = overlap({run.in_param, run.in_param + run.length}, elements);
+  return {both.begin, run.in_tensor + both.begin - run.in_param, both.size()};
 }
 
 }  // namespace
 
 StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout)
-    : model_(model) {
-  for (const StoredTensor& stored : stored_tensors(model)) {
+    : model_(model), all_(stored_tensors(model)) {
+  for (const StoredTensor& stored : all_) {
     const ParamSpec& first = model.params[at(stored.params.front())];
-    if (is_constant(first)) continue;
     const int moments = first.trainable && !first.is_statistic() ? layout.moments : 0;
     Place weights{.is_last = moments == 0};
     for (int p : stored.params) {
-      const ElementRange all{0, model.params[at(p)].tensor.elements()};
-      weights.parts.push_back({at(p), layout.params[at(p)].home, all});
+      weights.parts.push_back({at(p), layout.params[at(p)].home, layout.params[at(p)].held});
+    }
+    if (is_constant(first)) {
+      places_[stored.name] = std::move(weights);
+      continue;
     }
     add(weights_, stored.name, stored, std::move(weights));
     for (int i = 0; i < moments; ++i) {
@@ -62,7 +64,7 @@ void StatePlaces::add(std::vector<TensorEntry>& tensors, const std::string& name
   places_[name] = std::move(place);
 }
 
-void StatePlaces::gather(const Place& place, const Home& home, RemoteMoments* remote,
+void StatePlaces::gather(const Place& place, const Home& home, RemoteState* remote,
                          std::span<std::byte> into, Bytes offset) const {
   const Bytes size = element_bytes(place.parts.front());
   const auto begin = static_cast<std::int64_t>(offset / size);
@@ -82,16 +84,29 @@ void StatePlaces::gather(const Place& place, const Home& home, RemoteMoments* re
            {ElementRange{0, first}, ElementRange{last, param_of(part).tensor.elements()}}) {
         const StoredRun rest = within(run, others);
         if (rest.length == 0) continue;
-        remote->read(static_cast<int>(part.param), part.moment,
+        assert(remote);
+        remote->read(static_cast<int>(part.param), part.plane,
                      {rest.in_param, rest.in_param + rest.length}, place_of(rest));
       }
     });
   }
 }
 
+std::vector<NamedArray> StatePlaces::weights(const Home& home, RemoteState* remote) const {
+  std::vector<NamedArray> arrays;
+  for (const StoredTensor& stored : all_) {
+    const Place& place = places_.at(stored.name);
+    arrays.push_back({stored.name, stored.tensor.shape(), stored.tensor.dtype,
+                      [this, &place, &home, remote](std::span<std::byte> into, Bytes offset) {
+                        gather(place, home, remote, into, offset);
+                      }});
+  }
+  return arrays;
+}
+
 std::vector<GenerationFile> StatePlaces::files(const Home* home, StateGate* gate,
                                                const TrialHistory& history,
-                                               RemoteMoments* remote) const {
+                                               RemoteState* remote) const {
   const auto fill = [this, home, gate, remote](const TensorEntry& tensor, std::span<std::byte> into,
                                                Bytes offset) {
     const Place& place = places_.at(tensor.name);
@@ -142,7 +157,24 @@ void StatePlaces::read_part(const Safetensors& file, const TensorEntry& stored, 
   });
 }
 
-void StatePlaces::restore(const Generation& from, const Home& home) const {
+/// All elements of a stored tensor that are a parameter's.
+void StatePlaces::read_masters(const Safetensors& file, const TensorEntry& stored, const Part& part,
+                               const TakeWeights& take) const {
+  constexpr std::int64_t kBlock = 262'144;  // elements
+  const Bytes size = element_bytes(part);
+  std::vector<std::byte> room;
+  for_each_run(param_of(part), [&](const StoredRun& run) {
+    for (std::int64_t done = 0; done < run.length; done += kBlock) {
+      const std::int64_t length = std::min(kBlock, run.length - done);
+      room.resize(static_cast<Bytes>(length) * size);
+      file.read(stored, static_cast<Bytes>(run.in_tensor + done) * size, room);
+      const std::int64_t first = run.in_param + done;
+      take(static_cast<int>(part.param), {first, first + length}, room.data());
+    }
+  });
+}
+
+void StatePlaces::restore(const Generation& from, const Home& home, const TakeWeights& take) const {
   const auto read = [&](const char* name, const std::vector<TensorEntry>& tensors) {
     if (tensors.empty()) return;
     const Safetensors file(from.file(name));
@@ -152,7 +184,12 @@ void StatePlaces::restore(const Generation& from, const Home& home) const {
         throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
       }
       for (const Part& part : places_.at(tensor.name).parts) {
-        if (!home.is_written(part.home)) read_part(file, stored, part, home);
+        if (home.is_written(part.home)) continue;
+        if (is_incomplete(part) && part.plane == kMasters) {
+          read_masters(file, stored, part, take);
+        } else {
+          read_part(file, stored, part, home);
+        }
       }
     }
   };
@@ -168,29 +205,17 @@ at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, DType dtype) {
   return at::empty(shape, dtype == DType::f32 ? at::kFloat : at::kLong);
 }
 
-std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays) {
-  std::vector<NamedTensor> tensors;
-  for (const NamedArray& array : arrays) {
-    const at::Tensor value = empty_tensor(array.shape, array.dtype);
-    auto* place = static_cast<std::byte*>(value.mutable_data_ptr());
-    for (const auto part : array.data) place = std::ranges::copy(part, place).out;
-    tensors.push_back({array.name, value});
+NamedTensor copy_of(const NamedArray& array) {
+  const at::Tensor value = empty_tensor(array.shape, array.dtype);
+  if (value.nbytes() > 0) {
+    array.read({static_cast<std::byte*>(value.mutable_data_ptr()), value.nbytes()}, 0);
   }
-  return tensors;
+  return {array.name, value};
 }
 
-std::vector<NamedTensor> read_tensors(const Safetensors& file) {
+std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays) {
   std::vector<NamedTensor> tensors;
-  for (const std::string& name : file.names()) {
-    const TensorEntry& entry = file.at(name);
-    const bool is_f32 = entry.dtype == safetensors_dtype(DType::f32);
-    if (!is_f32 && entry.dtype != safetensors_dtype(DType::i64)) {
-      throw CorruptData(name, fmt::format("has the type {}, not F32 or I64", entry.dtype));
-    }
-    const at::Tensor value = empty_tensor(entry.shape, is_f32 ? DType::f32 : DType::i64);
-    file.read(entry, 0, {static_cast<std::byte*>(value.mutable_data_ptr()), value.nbytes()});
-    tensors.push_back({name, value});
-  }
+  for (const NamedArray& array : arrays) tensors.push_back(copy_of(array));
   return tensors;
 }
 

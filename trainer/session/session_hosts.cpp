@@ -135,7 +135,7 @@ TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial
 
 void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
   const SessionTrial& trial = trial_of_run(call.job);
-  if (call.program->host_ops[at(call.op)].index == kLastMoments) {
+  if (call.program->host_ops[at(call.op)].index == kLastState) {
     return serving->call([this, id = call.job, ended] { end_last_save(id, ended); });
   }
   trial.job->write_numbers(call, word_of(trial, call.step + 1));
@@ -195,7 +195,7 @@ void Session::Impl::begin_round(std::int64_t called) {
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t))) shell->interrupt(JobId(t));
   }
-  drop_moments();
+  drop_state();
   shell->call([this, called] {
     hosts->peers().begin_epoch(static_cast<std::uint64_t>(called));
     const MutexLock lock(mutex);

@@ -156,13 +156,15 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void on_guest() override;
   // session_sharded.cpp: those whose state hosts shard
   static int word_of(const SessionTrial& trial, std::int64_t step);
-  void share_moments(SessionTrial& trial) const;
+  void share_state(SessionTrial& trial) const;
   void hear_words(JobId id) SPILLWAY_REQUIRES(mutex);
   void save_with_hosts(JobId id, std::int64_t step, std::int64_t committed_in)
       SPILLWAY_REQUIRES(mutex);
   void note_saved(JobId id, std::int64_t step, bool has_failed) SPILLWAY_REQUIRES(mutex);
   void end_last_save(JobId id, const Ended& ended) SPILLWAY_EXCLUDES(mutex);
-  void drop_moments() const SPILLWAY_REQUIRES(mutex);
+  void hand_out_weights(JobId id, const Ended& ended);
+  void require_unchanged_files(JobId id);
+  void drop_state() const SPILLWAY_REQUIRES(mutex);
   bool save_before(AfterSaving what) SPILLWAY_REQUIRES(mutex);
   bool has_next_step(JobId id) const SPILLWAY_REQUIRES(mutex);
   void go_on_after_saving() SPILLWAY_REQUIRES(mutex);

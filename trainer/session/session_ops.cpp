@@ -74,15 +74,23 @@ OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
 
 void Session::Impl::run_host_op(const HostCall& call) {
   or_fail_on_hosts(call.job, [&] {
-    if (call.program->host_ops[at(call.op)].kind == HostOpKind::finish) {
-      for (const SharedBlock& block : call.plan->layout.shared) {
-        find(call.job, block);  // throws if the file that it is mapped from has changed
-      }
+    const SessionTrial& trial = trial_of_run(call.job);
+    const bool is_last = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
+    if (is_last) {
+      require_unchanged_files(call.job);
       // Before the weights are written: if that fails, the last checkpoint has them.
       save_last(call.job);
     }
-    without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });
+    without_stack([&] {
+      if (is_last && trial.sharded.problem) std::rethrow_exception(trial.sharded.problem);
+      trial.job->run_host_op(call);
+    });
   });
+}
+
+/// Throws if a file has changed from which the trial's memory is mapped.
+void Session::Impl::require_unchanged_files(JobId id) {
+  for (const SharedBlock& block : trial_of_run(id).plan->layout.shared) find(id, block);
 }
 
 /// Nothing of the trial runs except the caller.

@@ -65,7 +65,7 @@ void Session::Impl::bring(JobId id) {
   JobStart begin;
   if (!comes.ended()) {
     plan = comes.plan;
-    if (plan->layout.is_sharded()) share_moments(comes);
+    if (plan->layout.is_sharded()) share_state(comes);
     begin = controller->start(id);
     note_rungs(id);
     update_phase(id);

@@ -7,16 +7,16 @@
 #include "trainer/hosts/invitation.h"
 #include "trainer/session/session_impl.h"
 
-/// Hosts that shard the state of trials: each has the moments of the weights that it updates alone.
-/// So no host can save a trial by itself, and if a host is lost, so are the steps since the newest
-/// checkpoint.
+/// Hosts that shard the state of trials: each has the moments of the weights that it updates alone,
+/// and their masters if devices read a copy. So no host can save a trial by itself, and if a host
+/// is lost, so are the steps since the newest checkpoint.
 namespace spillway {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry(5);
 
-/// Each parameter may be updated again once its moments are sent.
-void send_moments(TrainingJob& job, MomentSender& sender) {
+/// Each parameter may be updated again once its state is sent.
+void send_state(TrainingJob& job, StateSender& sender) {
   StateGate& gate = job.gate();
   for (std::size_t p = 0; p < gate.num_params(); ++p) {
     if (gate.wait_for(p)) continue;
@@ -24,8 +24,8 @@ void send_moments(TrainingJob& job, MomentSender& sender) {
     return sender.give_up();
   }
   sender.begin(
-      *job.home(), [&gate](std::size_t param) { gate.release(param); },
-      [&gate] { gate.end_snapshot(); });
+      SentState::all, *job.home(), [&gate](std::size_t param) { gate.release(param); },
+      [&gate](bool) { gate.end_snapshot(); });
 }
 
 }  // namespace
@@ -42,12 +42,12 @@ int Session::Impl::word_of(const SessionTrial& trial, std::int64_t step) {
   return answer + (is_due || step == trial.config.train.max_steps ? kSaves : 0);
 }
 
-void Session::Impl::share_moments(SessionTrial& trial) const {
+void Session::Impl::share_state(SessionTrial& trial) const {
   const auto number = static_cast<std::uint64_t>(trial.exchange);
   if (hosts->number() == 0) {
-    trial.sharded.remote = std::make_unique<RemoteMoments>(hosts->peers(), number, trial.plan);
+    trial.sharded.remote = std::make_unique<RemoteState>(hosts->peers(), number, trial.plan);
   } else {
-    trial.sharded.sender = std::make_unique<MomentSender>(hosts->peers(), number, trial.plan);
+    trial.sharded.sender = std::make_unique<StateSender>(hosts->peers(), number, trial.plan);
   }
 }
 
@@ -94,11 +94,11 @@ void Session::Impl::save_with_hosts(JobId id, std::int64_t step, std::int64_t co
     return saved.checkpoints->save(saved.history);
   }
   TrainingJob& job = *saved.job;
-  MomentSender& sender = *sharded.sender;
+  StateSender& sender = *sharded.sender;
   sender.wait();  // short: host 0 asks again only after it has taken the checkpoint before
   sender.prepare();
   sharded.step.reset();
-  job.gate().begin_snapshot(step, [&job, &sender] { send_moments(job, sender); });
+  job.gate().begin_snapshot(step, [&job, &sender] { send_state(job, sender); });
 }
 
 /// By host 0. If all hosts have dropped the step meanwhile, and something waits for it, it saves a
@@ -117,20 +117,45 @@ void Session::Impl::note_saved(JobId id, std::int64_t step, bool has_failed) {
   go_on_after_saving();
 }
 
-/// Ends the op once the last checkpoint has been written, or this host has sent its part.
+/// Ends the op once the last checkpoint has been written, or this host has sent its part. If hosts
+/// divide the masters, host 0 then takes those of the others to hand out the weights.
 void Session::Impl::end_last_save(JobId id, const Ended& ended) {
-  {
-    const MutexLock lock(mutex);
-    const ShardedSaving& sharded = trial(id).sharded;
-    if (sharded.step || (sharded.sender && sharded.sender->is_busy())) {
-      return serving->call_after(kRetry, [this, id, ended] { end_last_save(id, ended); });
-    }
+  const MutexLock lock(mutex);
+  const SessionTrial& saved = trial(id);
+  const ShardedSaving& sharded = saved.sharded;
+  if (sharded.step || (sharded.sender && sharded.sender->is_busy())) {
+    return serving->call_after(kRetry, [this, id, ended] { end_last_save(id, ended); });
   }
-  ended(/*is_lost=*/false);
+  if (!saved.plan->layout.divides_masters()) return ended(/*is_lost=*/false);
+  if (round > 0 || !saved.lifecycle.is_live()) return ended(/*is_lost=*/true);
+  TrainingJob& job = *saved.job;
+  if (sharded.sender) {
+    sharded.sender->prepare();
+    return sharded.sender->begin(
+        SentState::masters, *job.home(), [](std::size_t) {}, ended);
+  }
+  sharded.remote->begin(SentState::masters, [this, id, ended] {
+    store.on_writer([this, id, ended] { hand_out_weights(id, ended); });
+  });
+}
+
+void Session::Impl::hand_out_weights(JobId id, const Ended& ended) {
+  SessionTrial& trial = trial_of_run(id);
+  RemoteState& remote = *trial.sharded.remote;
+  trial.sharded.problem = nullptr;
+  try {
+    require_unchanged_files(id);
+    trial.job->hand_out_weights(&remote);
+  } catch (...) {
+    trial.sharded.problem = std::current_exception();
+  }
+  const bool is_lost = remote.has_failed();
+  remote.end();
+  ended(is_lost);
 }
 
 /// All hosts drop the open step: a checkpoint that is being read fails.
-void Session::Impl::drop_moments() const {
+void Session::Impl::drop_state() const {
   for (const auto& trial : trials) {
     if (trial->sharded.remote) trial->sharded.remote->drop();
     if (trial->sharded.sender) trial->sharded.sender->drop();

@@ -43,13 +43,13 @@ std::optional<std::vector<NamedTensor>> weights_on_disk(const TrialConfig& trial
                                                         bool has_final_weights) {
   FileSystem& files = posix_file_system();
   if (has_final_weights && !trial.weights_file.empty()) {
-    return read_tensors(Safetensors(file_source(files, trial.weights_file)));
+    return copy_of(arrays_in(file_source(files, trial.weights_file)));
   }
   const auto& folder = trial.checkpoint.folder;
   if (folder.empty() || !std::filesystem::exists(folder)) return std::nullopt;
   const auto newest = CheckpointStore(files, folder).open_newest().generation;
   if (!newest) return std::nullopt;
-  return read_tensors(Safetensors(newest->file(kWeightsFile)));
+  return copy_of(arrays_in(newest->file(kWeightsFile)));
 }
 
 }  // namespace
@@ -69,6 +69,10 @@ std::vector<NamedTensor> Session::weights(JobId id) const {
     if (trial.rests()) return copy_of(trial.job->weights());
     if (!trial.ended()) {
       throw Error(fmt::format("trial {} still trains; pause it and wait for it, or for its end",
+                              config.name));
+    }
+    if (trial.sharded.sender && trial.plan->layout.divides_masters()) {
+      throw Error(fmt::format("host 0 has the weights of trial {}; each other host has a part",
                               config.name));
     }
     has_final_weights = !trial.result.weights_xxh3.empty();

@@ -1,15 +1,17 @@
 #include "trainer/storage/weights_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "core/base/xxh3.h"
-#include "core/safetensors/safetensors.h"
+#include "spillway/error.h"
 #include "trainer/storage/atomic_file.h"
 
 namespace spillway {
@@ -17,28 +19,17 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the hash is of little-endian bytes");
 
-bool sizes_agree(const NamedArray& array) {
-  std::size_t num_bytes = size_of(array.dtype);
-  for (const auto dim : array.shape) num_bytes *= static_cast<std::size_t>(dim);
-  std::size_t num_given = 0;
-  for (const auto part : array.data) num_given += part.size();
-  return num_bytes == num_given;
-}
-
-/// Writes the bytes of an array, small parts together.
-void write_data(const NamedArray& array, AtomicFile& file) {
-  constexpr std::size_t kBlock = 1_MiB;
-  std::vector<std::byte> block;
-  const auto flush = [&] { file.write(std::exchange(block, {})); };
-  for (const auto part : array.data) {
-    if (block.size() + part.size() > kBlock && !block.empty()) flush();
-    if (part.size() >= kBlock) {
-      file.write(part);
-    } else {
-      block.insert(block.end(), part.begin(), part.end());
-    }
+/// Calls `take(block)` for the bytes of an array.
+template <typename Take>
+void for_each_block(const NamedArray& array, const Take& take) {
+  Bytes bytes = size_of(array.dtype);
+  for (const std::int64_t dim : array.shape) bytes *= static_cast<Bytes>(dim);
+  std::vector<std::byte> room(std::min<Bytes>(bytes, 1_MiB));
+  for (Bytes offset = 0; offset < bytes; offset += room.size()) {
+    const auto block = std::span(room).first(std::min(room.size(), bytes - offset));
+    array.read(block, offset);
+    take(std::span<const std::byte>(block));
   }
-  if (!block.empty()) flush();
 }
 
 /// Larger elements first.
@@ -63,40 +54,43 @@ std::vector<TensorEntry> entries_of(std::span<const NamedArray> listed,
   return entries;
 }
 
-/// Hashes a tensor's name and shape, which precede its data.
-void add_head(Xxh3& hash, const std::string& name, const std::vector<std::int64_t>& shape) {
-  const std::uint64_t rank = shape.size();
-  hash.add(name.c_str(), name.size() + 1);
-  hash.add(&rank, sizeof rank);
-  hash.add(shape.data(), shape.size() * sizeof(std::int64_t));
-}
-
 }  // namespace
+
+NamedArray array_of(std::string name, std::vector<std::int64_t> shape,
+                    std::span<const std::byte> bytes, DType dtype) {
+  return {std::move(name), std::move(shape), dtype,
+          [bytes](std::span<std::byte> into, Bytes offset) {
+            std::ranges::copy(bytes.subspan(offset, into.size()), into.begin());
+          }};
+}
 
 std::string weights_xxh3(std::span<const NamedArray> arrays) {
   Xxh3 hash;
   for (const auto& array : arrays) {
-    assert(sizes_agree(array));
-    add_head(hash, array.name, array.shape);
-    for (const auto part : array.data) hash.add(part.data(), part.size());
+    const std::uint64_t rank = array.shape.size();
+    hash.add(array.name.c_str(), array.name.size() + 1);
+    hash.add(&rank, sizeof rank);
+    hash.add(array.shape.data(), array.shape.size() * sizeof(std::int64_t));
+    for_each_block(array, [&](auto block) { hash.add(block.data(), block.size()); });
   }
   return hash.hex();
 }
 
-std::string xxh3_of_weights_file(const std::filesystem::path& path, FileSystem& files) {
-  const Safetensors file(file_source(files, path));
-  std::vector<std::byte> block(1_MiB);
-  Xxh3 hash;
-  for (const std::string& name : file.names()) {
-    const TensorEntry& tensor = file.at(name);
-    add_head(hash, name, tensor.shape);
-    for (Bytes offset = 0; offset < tensor.bytes(); offset += block.size()) {
-      const auto part = std::span(block).first(std::min(block.size(), tensor.bytes() - offset));
-      file.read(tensor, offset, part);
-      hash.add(part.data(), part.size());
+std::vector<NamedArray> arrays_in(ByteSource source) {
+  const auto file = std::make_shared<const Safetensors>(std::move(source));
+  std::vector<NamedArray> arrays;
+  for (const std::string& name : file->names()) {
+    const TensorEntry& tensor = file->at(name);
+    const bool is_f32 = tensor.dtype == safetensors_dtype(DType::f32);
+    if (!is_f32 && tensor.dtype != safetensors_dtype(DType::i64)) {
+      throw CorruptData(name, fmt::format("has the type {}, not F32 or I64", tensor.dtype));
     }
+    arrays.push_back({name, tensor.shape, is_f32 ? DType::f32 : DType::i64,
+                      [file, &tensor](std::span<std::byte> into, Bytes offset) {
+                        file->read(tensor, offset, into);
+                      }});
   }
-  return hash.hex();
+  return arrays;
 }
 
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
@@ -105,8 +99,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
   AtomicFile file(path, files);
   file.write(safetensors_header(entries_of(arrays, stored)));
   for (const auto& array : stored) {
-    assert(sizes_agree(array));
-    write_data(array, file);
+    for_each_block(array, [&](auto block) { file.write(block); });
   }
   file.commit();
 }

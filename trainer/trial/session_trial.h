@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,7 @@
 #include "trainer/compute/training_job.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/profile/profile_cache.h"
-#include "trainer/runtime/moment_exchange.h"
+#include "trainer/runtime/state_exchange.h"
 #include "trainer/torch/kernel_flags.h"
 #include "trainer/trial/trial_checkpoints.h"
 #include "trainer/trial/trial_lifecycle.h"
@@ -39,14 +40,15 @@ enum class TrialRequest : std::uint8_t { run, pause, stop };
 
 /// How a trial is saved whose state hosts shard.
 struct ShardedSaving {
-  std::unique_ptr<RemoteMoments> remote;  ///< of host 0
-  std::unique_ptr<MomentSender> sender;   ///< of another host
+  std::unique_ptr<RemoteState> remote;  ///< of host 0
+  std::unique_ptr<StateSender> sender;  ///< of another host
   /// The next step should be saved, although no checkpoint is due. Of another host: it asks for
   /// that. Any thread.
   std::atomic<bool> is_wanted = false;
   std::optional<std::int64_t> step;      ///< that is being saved. Of another host: before it sends
   std::optional<std::int64_t> asked_at;  ///< of host 0: step with which another host has asked
   std::atomic<bool> has_answered = false;  ///< a later step has been saved. Any thread
+  std::exception_ptr problem;  ///< of host 0: why the final weights could not be handed out
   bool is_used() const { return remote || sender; }
 };
 

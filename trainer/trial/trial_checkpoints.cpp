@@ -103,7 +103,7 @@ TrialCheckpoints::Newest TrialCheckpoints::open_newest() {
 }
 
 void TrialCheckpoints::attach(const StatePlaces& places, const Home& home, StateGate& gate,
-                              RemoteMoments* remote) {
+                              RemoteState* remote) {
   places_ = &places;
   home_ = &home;
   gate_ = &gate;
@@ -146,7 +146,7 @@ void TrialCheckpoints::save(TrialHistory history) {
     if (--*left == 0) boost::asio::post(writer_, [task] { (*task)(); });
   };
   gate_->begin_snapshot(step, ready);
-  if (remote_) remote_->begin(ready);
+  if (remote_) remote_->begin(SentState::all, ready);
 }
 
 void TrialCheckpoints::save_unless_saved(TrialHistory history) {

@@ -61,10 +61,10 @@ class TrialCheckpoints {
   /// folder.
   void close() { store_.reset(); }
 
-  /// Sets the state that save() reads: in a home, through a gate, and moments of other hosts. They
+  /// Sets the state that save() reads: in a home, through a gate, and what other hosts have. They
   /// outlive this object.
   void attach(const StatePlaces& places, const Home& home, StateGate& gate,
-              RemoteMoments* remote = nullptr);
+              RemoteState* remote = nullptr);
   /// True while a checkpoint is being written.
   bool is_saving() const;
   /// True if a checkpoint is due after `step` steps, and none is being written.
@@ -72,14 +72,14 @@ class TrialCheckpoints {
   /// True if this state is durable. Not while a checkpoint is being written.
   bool has_saved(const TrialHistory& history) const { return last_saved_ == version_of(history); }
   /// Starts a checkpoint of the state after the steps of `history`. Call before another commit. If
-  /// other hosts have moments, they have to send those of this step.
+  /// other hosts have some of it, they have to send it.
   void save(TrialHistory history);
   /// The same, unless this state is already saved or being saved.
   void save_unless_saved(TrialHistory history);
   /// Waits for the checkpoint that is being written.
   void wait();
   /// Waits, then writes the state unless it is already saved. Nothing may change it meanwhile. If
-  /// other hosts have moments, it only waits.
+  /// other hosts have some of it, it only waits.
   void save_last(TrialHistory history);
 
  private:
@@ -103,7 +103,7 @@ class TrialCheckpoints {
   const StatePlaces* places_ = nullptr;
   const Home* home_ = nullptr;
   StateGate* gate_ = nullptr;
-  RemoteMoments* remote_ = nullptr;
+  RemoteState* remote_ = nullptr;
   std::future<void> saving_;
   Clock::time_point last_begun_ = Clock::now();
   Version begun_{-1, 0};       ///< by the latest save()

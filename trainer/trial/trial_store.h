@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
 #include <map>
@@ -71,6 +72,9 @@ class TrialStore {
   /// Throws DoesNotFit if the disk has no room for the trial's checkpoints beside `reserved` bytes
   /// for those of other trials and `homes` bytes for homes.
   static void require_room(SessionTrial& trial, Bytes reserved, Bytes homes);
+
+  /// Runs `work` on the writer's thread.
+  void on_writer(std::function<void()> work) { boost::asio::post(writer_, std::move(work)); }
 
  private:
   using DataKey = std::pair<std::shared_ptr<const DataSplit>, std::vector<IndexRange>>;

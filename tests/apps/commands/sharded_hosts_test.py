@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Hosts of which each has the moments of the weights that it updates alone (hosts.state: sharded).
+"""Hosts of which each has only the moments of the weights that it updates, in bf16 also only their
+float32 values (hosts.state: sharded).
 Usage: sharded_hosts_test.py SPILLWAY TEXT"""
 
 import json
@@ -10,9 +11,10 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
 from hosts_case import FAST, GPT, LONG, ONE_FAILS, TWO_SMALL, Hosts  # noqa: E402
-from small_run import wait_for  # noqa: E402
+from small_run import free_endpoint, wait_for  # noqa: E402
 
 SHARDED = "hosts.state=sharded"
+BF16 = ["train.dtype=bf16"]
 SAVES = {**LONG, "checkpoint": {"every_steps": 4}}
 
 
@@ -28,7 +30,10 @@ class Bits(Hosts):
 
     def test_of_other_optimizers_types_and_frozen_layers(self):
         for number, changes in enumerate((
-                ["train.dtype=bf16", "train.gradient_dtype=bf16"],
+                [*BF16, "train.gradient_dtype=bf16"],
+                [*BF16, "train.optimizer=sgd", "checkpoint.keep=0"],
+                [*BF16, "model.freeze=[wte.*, h.0.*]"],
+                [*BF16, "model.pieces={attention: 2, mlp: 2, vocabulary: 2}"],
                 ["train.optimizer=sgd"],
                 ["train.max_grad_norm=1e-3"],
                 ["model.freeze=[wte.*, h.0.*]"],
@@ -39,7 +44,9 @@ class Bits(Hosts):
 
     def test_with_batch_normalization(self):
         config = self.resnet_on_random_digits()
-        self.assertEqual(self.results(self.begin(config, 2, SHARDED)), self.alone(config))
+        for number, changes in enumerate(([], BF16)):
+            hosts = self.begin(config, 2, SHARDED, *changes, out=f"run{number}")
+            self.assertEqual(self.results(hosts), self.alone(config, *changes), changes)
 
     def test_of_several_trials(self):
         config = {**GPT, "sweep": {"method": "grid",
@@ -62,6 +69,15 @@ class Memory(Hosts):
             self.assertLess(part["offload_bytes"], replicated["offload_bytes"])
         self.assertLess(sum(part["offload_moments_bytes"] for part in parts), 1.1 * whole)
 
+    def test_of_masters_is_divided_if_devices_read_copies(self):
+        whole = self.plan(*BF16)["offload_weights_bytes"]
+        self.assertEqual(self.plan("hosts.size=4", *BF16)["offload_weights_bytes"], whole)
+        parts = [self.plan("hosts.size=4", f"hosts.number={number}", SHARDED, *BF16)
+                 for number in range(4)]
+        copy = self.plan()["offload_weights_bytes"] / 2
+        masters = sum(part["offload_weights_bytes"] - copy for part in parts)
+        self.assertLess(abs(masters / (whole - copy) - 1), 0.1)
+
 
 class Checkpoints(Hosts):
     def saved(self, out="run"):
@@ -71,10 +87,10 @@ class Checkpoints(Hosts):
                 if event["event"] == "saved" and not event.get("reason")]
 
     def test_are_resumed_by_any_number_of_hosts(self):
-        expected = self.alone(LONG, FAST)
+        expected = self.alone(LONG, FAST, *BF16)
         saved = 0
         for number, size in enumerate((3, 2, 4)):
-            hosts = self.begin(LONG, size, SHARDED, *(["resume=auto"] if number else []))
+            hosts = self.begin(LONG, size, SHARDED, *BF16, *(["resume=auto"] if number else []))
             self.wait_for_steps(hosts)
             trained = self.steps("run")[-1]
             hosts[0].send_signal(signal.SIGINT)
@@ -98,22 +114,26 @@ class Checkpoints(Hosts):
             self.assertGreaterEqual(self.saved(f"run{sent}")[-1], trained)
 
     def test_are_the_files_of_one_host(self):
-        self.alone(GPT)
-        self.results(self.begin(GPT, 3, SHARDED))
-        newest = [sorted((self.folder / out / "trials/small/checkpoints").iterdir())[-1]
-                  for out in ("alone", "run")]
-        for name in ("weights.safetensors", "moments.safetensors"):
-            one, other = ((folder / name).read_bytes() for folder in newest)
-            self.assertEqual(one, other, name)
+        for out, changes in (("run", []), ("run16", BF16)):
+            self.alone(GPT, *changes)
+            self.results(self.begin(GPT, 3, SHARDED, *changes, out=out))
+            trials = [self.folder / each / "trials/small" for each in ("alone", out)]
+            newest = [sorted((trial / "checkpoints").iterdir())[-1] for trial in trials]
+            for name in ("weights.safetensors", "moments.safetensors"):
+                one, other = ((folder / name).read_bytes() for folder in newest)
+                self.assertEqual(one, other, name)
+            one, other = ((trial / "weights.safetensors").read_bytes() for trial in trials)
+            self.assertEqual(one, other)
 
 
 class Failures(Hosts):
     def test_a_lost_host_costs_the_steps_since_the_checkpoint(self):
-        expected = self.alone(SAVES, FAST)
-        for lost, sent in (([1], signal.SIGKILL), ([2], signal.SIGTERM), ([0], signal.SIGKILL),
-                           ([0, 1], signal.SIGKILL)):
-            out = f"run{lost}{sent}"
-            hosts = self.begin(SAVES, 3, SHARDED, own=[[], ["--json"], ["--json"]], out=out)
+        alone = [self.alone(SAVES, FAST), self.alone(SAVES, FAST, *BF16)]
+        for lost, sent, changes in (([1], signal.SIGKILL, []), ([2], signal.SIGTERM, BF16),
+                                    ([0], signal.SIGKILL, BF16), ([0, 1], signal.SIGKILL, [])):
+            out, expected = f"run{lost}{sent}", alone[len(changes)]
+            hosts = self.begin(SAVES, 3, SHARDED, *changes,
+                               own=[[], ["--json"], ["--json"]], out=out)
             wait_for(hosts[2], lambda: '"event":"saved"' in self.events(out))
             self.wait_for_steps(hosts[2:], out)
             for host in lost:
@@ -135,9 +155,10 @@ class Failures(Hosts):
     def test_a_host_may_be_lost_while_others_save(self):
         """Each step is saved, so there is always a checkpoint on its way."""
         config = {**LONG, "checkpoint": {"every_steps": 1}}
-        expected = self.alone(config, FAST)
+        expected = self.alone(config, FAST, *BF16)
         for lost in (1, 0):
-            hosts = self.begin(config, 3, SHARDED, own=[[], ["--json"], []], out=f"run{lost}")
+            hosts = self.begin(config, 3, SHARDED, *BF16, own=[[], ["--json"], []],
+                               out=f"run{lost}")
             wait_for(hosts[2], lambda: '"event":"saved"' in self.events(f"run{lost}"))
             self.wait_for_steps(hosts[2:], f"run{lost}")
             hosts[lost].kill()
@@ -195,11 +216,10 @@ class Failures(Hosts):
 
     def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
         """Also while a checkpoint is written, which then fails."""
-        expected = self.alone(LONG, FAST)
-        for every in (1000, 1):
+        for every, changes in ((1000, []), (1, BF16)):
             config, out = {**LONG, "checkpoint": {"every_steps": every}}, f"run{every}"
-            hosts = self.begin(config, 2, SHARDED, own=[[], [ONE_FAILS]], out=out)
-            self.assertEqual(self.results(hosts), expected)
+            hosts = self.begin(config, 2, SHARDED, *changes, own=[[], [ONE_FAILS]], out=out)
+            self.assertEqual(self.results(hosts), self.alone(LONG, FAST, *changes))
             self.assertIn('"event":"redone"', self.events(out))
             self.assertNotIn('"event":"resumed"', self.events(out))
 
@@ -207,6 +227,22 @@ class Failures(Hosts):
         hosts = self.begin(GPT, 4, "hosts.timeout_s=3", "hosts.start_size=2", SHARDED,
                            own=[[], ["hosts.endpoint=127.0.0.1:1"], [], []])
         self.assertEqual(self.results([hosts[0], *hosts[2:]]), self.alone(GPT))
+
+    def test_final_weights_that_cannot_be_written_are_in_the_last_checkpoint(self):
+        expected = self.alone(GPT, *BF16)
+        weights = self.folder / "run/trials/small/weights.safetensors"
+        hosts = self.begin(GPT, 3, SHARDED, *BF16)
+        wait_for(hosts[0], weights.parent.exists)
+        (weights / "in the way").mkdir(parents=True)
+        ends = self.end(hosts)
+        self.assertEqual([code for code, _, _ in ends], [1, 0, 0], ends)
+        self.assertIn("weights.safetensors: Is a directory", ends[0][2])
+        (weights / "in the way").rmdir()
+        weights.rmdir()
+        endpoint = free_endpoint()
+        first = self.start("resume", self.folder / "run", "--retry-failed", "--json",
+                           "hosts.size=2", f"hosts.endpoint={endpoint}")
+        self.assertEqual(self.results([first, self.start("join", endpoint)]), expected)
 
     def test_all_hosts_have_the_same_state(self):
         for own in ([[SHARDED], []], [[], [SHARDED]]):

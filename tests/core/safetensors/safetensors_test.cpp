@@ -64,9 +64,8 @@ TEST(SafetensorsReader, RoundTrips) {
   const std::vector<std::int64_t> counts{7};
   const auto bits = [](const auto& all) { return std::as_bytes(std::span(all)); };
   write_safetensors("/w",
-                    std::vector<NamedArray>{{"w", {2, 3}, {bits(values)}},
-                                            {"none", {0, 9}, {}},
-                                            {"\"\n\xC3\xA9", {}, {bits(counts)}, DType::i64}},
+                    std::vector{array_of("w", {2, 3}, bits(values)), array_of("none", {0, 9}, {}),
+                                array_of("\"\n\xC3\xA9", {}, bits(counts), DType::i64)},
                     files);
   const Safetensors reader(file_source(files, "/w"));
   ASSERT_EQ(reader.tensors().size(), 3u);

@@ -16,6 +16,7 @@
 namespace spillway {
 namespace {
 
+using testing::bf16_chain;
 using testing::chain;
 using testing::profile_of;
 
@@ -107,6 +108,12 @@ class Hosts {
     return found == homes_[at(host)].end() ? "" : found->second.text;
   }
 
+  /// A weight as devices read it.
+  Bytes weight(int host, int param, std::int64_t element) const {
+    return layout(host).in_block(param) +
+           static_cast<Bytes>(element) * size_of(model_.params[at(param)].tensor.dtype);
+  }
+
  private:
   int num_hosts() const { return static_cast<int>(plans_.size()); }
   int num_layers() const { return static_cast<int>(model_.layers.size()); }
@@ -140,10 +147,10 @@ class Hosts {
 
   /// It has updated its part of the weights, and writes its number there.
   void add_own_weights(int host) {
-    for (std::size_t p = 0; p < model_.params.size(); ++p) {
-      const Layout::ParamPlace& place = layout(host).params[p];
-      const Bytes end = place.home + static_cast<Bytes>(place.own.end) * sizeof(float);
-      Bytes home = place.home + static_cast<Bytes>(place.own.begin) * sizeof(float);
+    for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+      const ElementRange own = layout(host).params[at(p)].own;
+      const Bytes end = weight(host, p, own.end);
+      Bytes home = weight(host, p, own.begin);
       for (; home < end; home += kAlignment) homes_[at(host)][home] = {std::to_string(host)};
     }
   }
@@ -284,11 +291,17 @@ std::vector<std::vector<int>> random_lanes(int groups, std::mt19937_64& random) 
   return lanes;
 }
 
+/// Of 3 layers of one size, in f32 or bf16.
+ModelSpec random_chain(std::mt19937_64& random) {
+  const auto elements = 1 + static_cast<std::int64_t>(random() % 40000);
+  return random() % 2 == 0 ? chain(3, elements) : bf16_chain(3, elements);
+}
+
 /// Each host gets the sum of what it updates alone, and then the weights that others updated.
 TEST(HostExchange, OfShardedStateSpreadsWeightsInsteadOfSums) {
   std::mt19937_64 random(2);
   for (int run = 0; run < 100; ++run) {
-    const ModelSpec model = chain(3, 1 + static_cast<std::int64_t>(random() % 40000));
+    const ModelSpec model = random_chain(random);
     const int groups = 2 + static_cast<int>(random() % 12);
     Hosts hosts(model, groups, random_lanes(groups, random), true, kStepAfterStep);
     ASSERT_TRUE(hosts.run()) << run;
@@ -305,7 +318,10 @@ TEST(HostExchange, OfShardedStateSpreadsWeightsInsteadOfSums) {
         const auto end = static_cast<Bytes>(part.elements.end) * sizeof(float);
         for (Bytes b = begin; b < end; b += kAlignment) {
           EXPECT_EQ(hosts.text_at(part.host, own.params[at(p)].sum + b), whole_sum(groups));
-          EXPECT_EQ(hosts.text_at(0, first.home + b), std::to_string(part.host));
+        }
+        const Bytes last = hosts.weight(0, p, part.elements.end);
+        for (Bytes b = hosts.weight(0, p, part.elements.begin); b < last; b += kAlignment) {
+          EXPECT_EQ(hosts.text_at(0, b), std::to_string(part.host));
         }
       }
       EXPECT_EQ(next, model.params[at(p)].tensor.elements());
@@ -340,7 +356,10 @@ std::vector<HomeRange> rooms_of(const ModelSpec& model, const Layout& layout,
   const std::set<std::size_t> own_partials = own_partials_of(shape);
   for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
     const Layout::ParamPlace& place = layout.params[at(p)];
-    rooms.push_back({place.home, model.params[at(p)].master().bytes()});
+    rooms.push_back({place.home, static_cast<Bytes>(place.held.size()) * sizeof(float)});
+    if (layout.in_block(p) != place.home) {
+      rooms.push_back({layout.in_block(p), model.params[at(p)].tensor.bytes()});
+    }
     for (int i = 0; i < layout.moments; ++i) {
       rooms.push_back({layout.moment(p, i), static_cast<Bytes>(place.own.size()) * sizeof(float)});
     }
@@ -364,7 +383,7 @@ std::vector<HomeRange> rooms_of(const ModelSpec& model, const Layout& layout,
 TEST(HostExchange, RoomsAtHomeDoNotOverlap) {
   std::mt19937_64 random(3);
   for (int run = 0; run < 200; ++run) {
-    const ModelSpec model = chain(3, 1 + static_cast<std::int64_t>(random() % 40000));
+    const ModelSpec model = random_chain(random);
     const int groups = 2 + static_cast<int>(random() % 12);
     const auto lanes = random_lanes(groups, random);
     for (JobShape shape : shapes_of(groups, lanes)) {
@@ -389,22 +408,30 @@ TEST(HostExchange, RoomsAtHomeDoNotOverlap) {
   }
 }
 
-/// Weights instead of sums, and the norms of chunks.
+/// Weights instead of sums, and the norms of chunks. Weights in bf16 take half as many bytes, and
+/// each host has a part of the masters.
 TEST(HostExchange, OfShardedStateSendsAsMuchAsARing) {
   constexpr int kHosts = 4, kLayers = 3, kChunks = 8;
-  const ModelSpec model = chain(kLayers, kChunks * 4096);
+  constexpr Bytes kElements = kLayers * kChunks * 4096;
   const std::vector<std::vector<int>> lanes(kHosts, {2});
-  Hosts hosts(model, 8, lanes, true, kStepAfterStep);
-  ASSERT_TRUE(hosts.run());
-  Bytes sums = 0;
-  for (const ParamSpec& param : model.params) sums += param.master().bytes();
-  const Bytes ring = 2 * (kHosts - 1) * sums;
-  const Bytes numbers = (2 * 16 + kLayers * kChunks + kHosts) * sizeof(double) * (kHosts - 1);
-  EXPECT_EQ(hosts.bytes_sent(), ring + numbers);
-  Bytes moments = 0;
-  for (int h = 0; h < kHosts; ++h) moments += hosts.layout(h).moments_plane;
-  EXPECT_EQ(moments, round_up(sums, kPage));
-  EXPECT_EQ(Hosts(model, 8, lanes).layout(0).moments_plane, round_up(sums, kPage));
+  for (const ModelSpec& model :
+       {chain(kLayers, kChunks * 4096), bf16_chain(kLayers, kChunks * 4096)}) {
+    Hosts hosts(model, 8, lanes, true, kStepAfterStep);
+    ASSERT_TRUE(hosts.run());
+    const Bytes size = size_of(model.params[0].tensor.dtype);
+    const Bytes numbers = (2 * 16 + kLayers * kChunks + kHosts) * sizeof(double) * (kHosts - 1);
+    EXPECT_EQ(hosts.bytes_sent(), (kHosts - 1) * kElements * (4 + size) + numbers);
+    Bytes moments = 0, masters = 0;
+    for (int h = 0; h < kHosts; ++h) {
+      moments += hosts.layout(h).moments_plane;
+      for (const auto& place : hosts.layout(h).params) {
+        masters += static_cast<Bytes>(place.held.size()) * sizeof(float);
+      }
+    }
+    EXPECT_EQ(moments, round_up(kElements * 4, kPage));
+    EXPECT_EQ(masters, kElements * 4 * (size == 4 ? kHosts : 1));
+    EXPECT_EQ(Hosts(model, 8, lanes).layout(0).moments_plane, round_up(kElements * 4, kPage));
+  }
 }
 
 }  // namespace

@@ -31,6 +31,13 @@ inline ModelSpec chain(int num_layers, std::int64_t elements = 4096) {
   return model;
 }
 
+/// The same with layers that compute in bf16.
+inline ModelSpec bf16_chain(int num_layers, std::int64_t elements = 4096) {
+  ModelSpec model = chain(num_layers, elements);
+  for (ParamSpec& param : model.params) param.tensor.dtype = DType::bf16;
+  return model;
+}
+
 inline Profile profile_of(const ModelSpec& model, double forward_s = 1e-3) {
   Profile profile{.copy_bytes_per_s = 1e9};
   profile.layers.assign(model.layers.size(), {.forward_s = forward_s,

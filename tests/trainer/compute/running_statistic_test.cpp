@@ -20,8 +20,8 @@ ParamSpec average(std::optional<double> momentum) {
 /// Observations [2] of virtual nodes, summed.
 std::vector<float> after(const ParamSpec& spec, std::vector<float> value,
                          const std::vector<float>& sum, int virtual_nodes, std::int64_t steps) {
-  update_statistic(reinterpret_cast<std::byte*>(value.data()), spec, sum.data(), {0, 2},
-                   virtual_nodes, steps);
+  update_statistic(reinterpret_cast<std::byte*>(value.data()), spec, sum.data(), 2, virtual_nodes,
+                   steps);
   return value;
 }
 
@@ -44,7 +44,7 @@ TEST(RunningStatistic, CountsSteps) {
   const ParamSpec spec{
       .name = "n", .tensor = {DType::i64, {}}, .trainable = false, .statistic = {Kind::count}};
   std::int64_t count = 3;
-  update_statistic(reinterpret_cast<std::byte*>(&count), spec, nullptr, {0, 1}, 8, 12);
+  update_statistic(reinterpret_cast<std::byte*>(&count), spec, nullptr, 1, 8, 12);
   EXPECT_EQ(count, 12);
 }
 

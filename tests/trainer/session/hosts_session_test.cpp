@@ -1,3 +1,4 @@
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,7 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "spillway/error.h"
 #include "spillway/session.h"
+#include "spillway/weights.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/models/small_nets.h"
 #include "tests/support/run/live_trial.h"
 #include "trainer/c10d/rendezvous.h"
 
@@ -24,13 +29,14 @@ int free_port() { return Rendezvous::open({}).endpoint().port; }
 /// All are there: they have met.
 class HostSessions {
  public:
-  HostSessions() {
+  explicit HostSessions(HostStateKind state = HostStateKind::replicated) {
     const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
     std::vector<std::future<std::unique_ptr<Session>>> coming;
     for (int h = 0; h < kHosts; ++h) {
       coming.push_back(std::async(std::launch::async, [=] {
         SessionConfig config = session_of(1, kAmple);
         config.hosts = {.size = kHosts, .number = h, .endpoint = endpoint, .timeout_s = 60};
+        config.hosts.state = state;
         return std::make_unique<Session>(std::move(config));
       }));
     }
@@ -93,6 +99,34 @@ TEST(HostsSession, TrainsInRunsOneAfterAnother) {
   });
   expect_same_bits(result_of(hosts.first(), JobId(0)), alone(1));
   expect_same_bits(result_of(hosts.first(), JobId(1)), alone(2));
+}
+
+/// Each host has only its part of the masters. The modules initialize all their parameters at once;
+/// those of batch norms have averages, which hosts divide, and counts, which they do not.
+TEST(HostsSession, GatherTheWeightsOfModulesInBf16) {
+  for (const SmallNet& net : small_nets()) {
+    TrialConfig trial = net_trial(net);
+    trial.train.dtype = FloatType::bf16;
+    trial.train.reduction_groups = 4;
+    trial.keep_weights = true;
+    Session alone(session_of(1, kAmple));
+    const JobId id = alone.submit(trial);
+    alone.run();
+    HostSessions hosts(HostStateKind::sharded);
+    hosts.on_each([&](Session& session) {
+      session.submit(trial);
+      session.run();
+    });
+    expect_same_bits(result_of(hosts.first(), id), result_of(alone, id));
+    const auto expected = alone.weights(id), weights = hosts.first().weights(id);
+    ASSERT_EQ(weights.size(), expected.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_TRUE(at::equal(weights[i].value, expected[i].value)) << weights[i].name;
+    }
+    EXPECT_EQ(result_of(*hosts.sessions[1], id).state, TrialState::done);
+    const std::string said = thrown<Error>([&] { hosts.sessions[1]->weights(id); }).what();
+    EXPECT_NE(said.find("host 0 has the weights of trial"), std::string::npos) << said;
+  }
 }
 
 }  // namespace

@@ -23,10 +23,10 @@ using Weights = std::vector<NamedTensor>;
 std::string hash_of(const Weights& weights) {
   std::vector<NamedArray> arrays;
   for (const auto& [name, value] : weights) {
-    arrays.push_back({name,
-                      value.sizes().vec(),
-                      {{static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()}},
-                      value.scalar_type() == at::kLong ? DType::i64 : DType::f32});
+    arrays.push_back(
+        array_of(name, value.sizes().vec(),
+                 {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()},
+                 value.scalar_type() == at::kLong ? DType::i64 : DType::f32));
   }
   return weights_xxh3(arrays);
 }

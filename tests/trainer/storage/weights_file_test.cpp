@@ -40,7 +40,7 @@ Bits bits_of(const Values& values) {
 const Bits kWeight = bits_of(kWeightValues), kScalar = bits_of(kScalarValues),
            kCount = bits_of(kCountValues);
 
-Arrays two_arrays() { return {{"w", {2, 1}, {kWeight}}, {"scalar", {}, {kScalar}}}; }
+Arrays two_arrays() { return {array_of("w", {2, 1}, kWeight), array_of("scalar", {}, kScalar)}; }
 
 template <std::size_t N>
 std::string bytes(const char (&text)[N]) {
@@ -77,18 +77,22 @@ TEST(Safetensors, WritesExactlyTheseBytes) {
             bytes("\x98\0\0\0\0\0\0\0") + header + kWeightBytes + kScalarBytes);
 }
 
+std::string hash_of_file(const TemporaryFolder& folder) {
+  return weights_xxh3(arrays_in(file_source(posix_file_system(), folder / "w.safetensors")));
+}
+
 TEST(Safetensors, HashesTheWrittenBytes) {
   const TemporaryFolder folder;
-  const Arrays mixed{
-      {"w", {2, 1}, {kWeight}}, {"count", {}, {kCount}, DType::i64}, {"scalar", {}, {kScalar}}};
+  const Arrays mixed{array_of("w", {2, 1}, kWeight), array_of("count", {}, kCount, DType::i64),
+                     array_of("scalar", {}, kScalar)};
   for (const Arrays& arrays : {two_arrays(), mixed}) {
     write_safetensors(folder / "w.safetensors", arrays);
-    EXPECT_EQ(xxh3_of_weights_file(folder.path() / "w.safetensors"), weights_xxh3(arrays));
+    EXPECT_EQ(hash_of_file(folder), weights_xxh3(arrays));
   }
   std::string bytes = folder.read("w.safetensors");
   bytes.back() ^= 1;
   folder.write("w.safetensors", bytes);
-  EXPECT_NE(xxh3_of_weights_file(folder.path() / "w.safetensors"), weights_xxh3(mixed));
+  EXPECT_NE(hash_of_file(folder), weights_xxh3(mixed));
 }
 
 TEST(Safetensors, WritesIntegersFirstForAlignment) {
@@ -96,21 +100,21 @@ TEST(Safetensors, WritesIntegersFirstForAlignment) {
                              R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]},)"
                              R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})";
   const std::string rest =
-      header_and_data(written({{"s", {}, {kScalar}}, {"n", {}, {kCount}, DType::i64}}));
+      header_and_data(written({array_of("s", {}, kScalar), array_of("n", {}, kCount, DType::i64)}));
   EXPECT_TRUE(rest.starts_with(header)) << rest;
   EXPECT_TRUE(rest.ends_with(bytes("\x4D\0\0\0\0\0\0\0") + kScalarBytes));
 }
 
 TEST(Safetensors, AlignsDataForEveryHeaderLength) {
   for (std::size_t length = 1; length <= 16; ++length) {
-    const auto rest = header_and_data(written({{std::string(length, 'n'), {2}, {kWeight}}}));
+    const auto rest = header_and_data(written({array_of(std::string(length, 'n'), {2}, kWeight)}));
     EXPECT_EQ(rest.size() % 8, 0u) << length;
     EXPECT_TRUE(rest.ends_with(kWeightBytes));
   }
 }
 
 TEST(Safetensors, EscapesNames) {
-  const auto file = written({{"a\"b\\c\n\x01\xC3\xA9", {0}, {}}});
+  const auto file = written({array_of("a\"b\\c\n\x01\xC3\xA9", {0}, {})});
   EXPECT_NE(file.find(R"("a\"b\\c\n\u0001)"
                       "\xC3\xA9\":{"),
             std::string::npos);
@@ -183,15 +187,16 @@ TEST(WeightsXxh3, DependsOnEverythingThatDistinguishesWeights) {
   const auto of = [](const Arrays& arrays) { return weights_xxh3(arrays); };
   const auto base = of(two_arrays());
   EXPECT_EQ(of(two_arrays()), base);
-  const NamedArray scalar{"scalar", {}, {kScalar}};
-  EXPECT_NE(of({{"v", {2, 1}, {kWeight}}, scalar}), base) << "name";
-  EXPECT_NE(of({{"w", {1, 2}, {kWeight}}, scalar}), base) << "shape";
-  EXPECT_NE(of({{"w", {2}, {kWeight}}, scalar}), base) << "rank";
-  EXPECT_NE(of({{"w", {2, 1}, {bits_of(other_value)}}, scalar}), base) << "last bit";
-  EXPECT_NE(of({{"w", {2, 1}, {bits_of(swapped)}}, scalar}), base) << "elements";
-  EXPECT_NE(of({scalar, {"w", {2, 1}, {kWeight}}}), base) << "order of arrays";
-  EXPECT_NE(of({{"w", {2, 1}, {kWeight}}}), base) << "number of arrays";
-  EXPECT_NE(of({{"z", {2}, {bits_of(zeros)}}}), of({{"z", {2}, {bits_of(negative_zero)}}}))
+  const NamedArray scalar = array_of("scalar", {}, kScalar);
+  EXPECT_NE(of({array_of("v", {2, 1}, kWeight), scalar}), base) << "name";
+  EXPECT_NE(of({array_of("w", {1, 2}, kWeight), scalar}), base) << "shape";
+  EXPECT_NE(of({array_of("w", {2}, kWeight), scalar}), base) << "rank";
+  EXPECT_NE(of({array_of("w", {2, 1}, bits_of(other_value)), scalar}), base) << "last bit";
+  EXPECT_NE(of({array_of("w", {2, 1}, bits_of(swapped)), scalar}), base) << "elements";
+  EXPECT_NE(of({scalar, array_of("w", {2, 1}, kWeight)}), base) << "order of arrays";
+  EXPECT_NE(of({array_of("w", {2, 1}, kWeight)}), base) << "number of arrays";
+  EXPECT_NE(of({array_of("z", {2}, bits_of(zeros))}),
+            of({array_of("z", {2}, bits_of(negative_zero))}))
       << "sign of zero";
 }
 

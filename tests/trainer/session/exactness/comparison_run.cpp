@@ -31,7 +31,8 @@ void write_initial_weights(const TrialConfig& trial, const std::string& path) {
   for (const ParamSpec& param : model->spec.params) {
     values.emplace_back(static_cast<std::size_t>(param.tensor.elements()));
     initialize(values.back().data(), param, trial.train.seed, values.size() - 1);
-    arrays.push_back({param.name, param.tensor.shape(), {std::as_bytes(std::span(values.back()))}});
+    arrays.push_back(
+        array_of(param.name, param.tensor.shape(), std::as_bytes(std::span(values.back()))));
   }
   write_safetensors(path, arrays);
 }

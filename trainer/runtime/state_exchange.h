@@ -15,23 +15,28 @@
 
 namespace spillway {
 
-/// Moments whose host updates them alone (Layout::is_sharded()), on their way into a checkpoint,
-/// which host 0 writes. This is the most f32 elements of one transfer.
-inline constexpr std::int64_t kMomentSegment = 1'048'576;
+/// State that only one host has (Layout::is_sharded()), on its way to host 0, which writes
+/// checkpoints and the final weights. This is the most f32 elements of one transfer.
+inline constexpr std::int64_t kStateSegment = 1'048'576;
 
-/// On host 0: the moments that other hosts have, of one job. It holds a segment of each parameter
+/// Of a parameter's state: its master, if hosts divide it; from 0 on, moments.
+inline constexpr int kMasters = -1;
+/// What hosts send: all of their state for a checkpoint; at the end of a trial, masters.
+enum class SentState : std::uint8_t { all, masters };
+
+/// On host 0: the state that other hosts have, of one job. It holds a segment of each parameter
 /// that it is reading. For one thread at a time, but for drop().
-class RemoteMoments {
+class RemoteState {
  public:
   /// `number`: of the job, the same on all hosts.
-  RemoteMoments(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan);
+  RemoteState(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan);
 
   /// Calls `ready` once, on a thread of the peers, when all others send the state that host 0 has
   /// asked for, so that reading waits for nothing else; also if a host is lost.
-  void begin(const std::function<void()>& ready);
-  /// Reads elements of a parameter, none of which host 0 has. For each parameter and moment, later
+  void begin(SentState what, const std::function<void()>& ready);
+  /// Reads elements of a parameter, none of which host 0 has. For each parameter and plane, later
   /// calls ask for later elements. Throws Error if a host is lost, and after drop().
-  void read(int param, int moment, ElementRange elements, std::byte* into);
+  void read(int param, int plane, ElementRange elements, std::byte* into);
   /// Ends reading. The other hosts wait until the rest is taken, too.
   void end();
   /// Reading fails until the next begin(): the trial ends, or all hosts drop the open step, before
@@ -39,6 +44,8 @@ class RemoteMoments {
   void drop();
   /// Whether drop() has been called since begin().
   bool is_dropped() const;
+  /// Whether something could not be read since begin().
+  bool has_failed() const { return has_failed_; }
 
  private:
   struct Taken;
@@ -47,10 +54,10 @@ class RemoteMoments {
     std::int64_t number = -1;
     std::shared_ptr<Taken> taken;  ///< null: all of it has been read
   };
-  using Key = std::tuple<int, int, int>;  // parameter, moment, host
-  void read_from(const HostPart& part, int param, int moment, ElementRange elements,
+  using Key = std::tuple<int, int, int>;  // parameter, plane, host
+  void read_from(const HostPart& part, int param, int plane, ElementRange elements,
                  std::byte* into);
-  Segment take(const HostPart& part, int param, int moment, std::int64_t number);
+  Segment take(const HostPart& part, int param, int plane, std::int64_t number);
 
   Peers& peers_;
   const std::uint64_t number_;
@@ -58,22 +65,25 @@ class RemoteMoments {
   /// Outlives this object in callbacks.
   struct Waiting;
   const std::shared_ptr<Waiting> waiting_;
+  SentState what_ = SentState::all;
+  bool has_failed_ = false;
   std::map<Key, Segment> segments_;  // the latest of each
 };
 
-/// On another host: sends its moments to host 0.
-class MomentSender {
+/// On another host: sends its state to host 0.
+class StateSender {
  public:
-  /// As RemoteMoments.
-  MomentSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan);
+  /// As RemoteState.
+  StateSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan);
 
   /// Host 0 asks for the state after the step that has been committed. Not while it is busy.
   void prepare();
-  /// Begins to send the moments of all parameters, unless drop() has been called since prepare().
-  /// Calls `sent` once for each parameter whose moments may change again, `ended` after the last
-  /// one, on threads of the peers or before it returns. The home outlives wait().
-  void begin(const Home& home, const std::function<void(std::size_t param)>& sent,
-             std::function<void()> ended);
+  /// Begins to send the state of all parameters, unless drop() has been called since prepare().
+  /// Calls `sent` once for each parameter whose state may change again, `ended` after the last
+  /// one, on threads of the peers or before it returns; `is_lost`: host 0 may lack something. The
+  /// home outlives wait().
+  void begin(SentState what, const Home& home, const std::function<void(std::size_t param)>& sent,
+             std::function<void(bool is_lost)> ended);
   /// Instead of begin(): the trial has ended.
   void give_up();
   /// All hosts drop the open step, before Peers::begin_epoch(). Any thread.

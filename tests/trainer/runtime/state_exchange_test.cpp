@@ -1,4 +1,4 @@
-#include "trainer/runtime/moment_exchange.h"
+#include "trainer/runtime/state_exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -19,19 +19,20 @@
 namespace spillway {
 namespace {
 
-using testing::chain;
+using testing::bf16_chain;
 using testing::profile_of;
 
 constexpr int kSharing = 3;  // hosts
 
-/// Each moment has its own values, which no host changes.
-float value_of(int param, int moment, std::int64_t element) {
-  return static_cast<float>(element) + 0.25f * static_cast<float>(moment) +
+/// Masters and moments have their own values, which no host changes.
+float value_of(int param, int plane, std::int64_t element) {
+  return static_cast<float>(element) + 0.25f * static_cast<float>(plane) +
          1e6f * static_cast<float>(param);
 }
 
-/// Three hosts in one process that shard the state of a job with several segments for each.
-class MomentExchangeTest : public ::testing::Test {
+/// Three hosts in one process that shard the state of a job with several segments for each. Its
+/// layers compute in bf16, so each host has masters of its own, too.
+class StateExchangeTest : public ::testing::Test {
  protected:
   class Listener final : public PeersListener {
    public:
@@ -39,9 +40,9 @@ class MomentExchangeTest : public ::testing::Test {
     void lost(int, const std::string&) override {}
   };
 
-  MomentExchangeTest() {
+  StateExchangeTest() {
     std::vector<testing::Pipes> pipes = testing::in_process_pipes(kSharing);
-    const ModelSpec model = chain(2, kSharing * kMomentSegment + 5000);
+    const ModelSpec model = bf16_chain(2, kSharing * kStateSegment + 5000);
     for (int h = 0; h < kSharing; ++h) {
       const JobShape shape{.virtual_nodes = 3,
                            .groups = 3,
@@ -54,37 +55,46 @@ class MomentExchangeTest : public ::testing::Test {
       memory_.emplace_back(layout(h).home_bytes);
       homes_.emplace_back(memory_[at(h)].data());
       peers_.push_back(std::make_unique<FramedPeers>(h, std::move(pipes[at(h)]), listener_));
-      write_moments(h);
+      write_state(h);
     }
     for (int h = 1; h < kSharing; ++h) {
-      senders_.push_back(std::make_unique<MomentSender>(*peers_[at(h)], 7, plans_[at(h)]));
+      senders_.push_back(std::make_unique<StateSender>(*peers_[at(h)], 7, plans_[at(h)]));
     }
-    remote_ = std::make_unique<RemoteMoments>(*peers_[0], 7, plans_[0]);
+    remote_ = std::make_unique<RemoteState>(*peers_[0], 7, plans_[0]);
   }
 
   const Layout& layout(int host) const { return plans_[at(host)]->layout; }
 
-  void write_moments(int host) {
+  void write_state(int host) {
     for (int p = 0; p < 2; ++p) {
       const ElementRange own = layout(host).params[at(p)].own;
-      for (int m = 0; m < 2; ++m) {
-        auto* const values =
-            reinterpret_cast<float*>(homes_[at(host)].at(layout(host).moment(p, m)));
+      for (int plane : planes(SentState::all)) {
         for (std::int64_t e = own.begin; e < own.end; ++e) {
-          values[e - own.begin] = value_of(p, m, e);
+          state(host, p, plane)[e - own.begin] = value_of(p, plane, e);
         }
       }
     }
   }
 
+  static std::vector<int> planes(SentState what) {
+    return what == SentState::all ? std::vector{kMasters, 0, 1} : std::vector{kMasters};
+  }
+  /// What a host has of a parameter.
+  float* state(int host, int param, int plane) const {
+    const Layout& own = layout(host);
+    const Bytes home = plane == kMasters ? own.params[at(param)].home : own.moment(param, plane);
+    return reinterpret_cast<float*>(homes_[at(host)].at(home));
+  }
+
   /// Until all others are ready.
-  void begin() {
+  void begin(SentState what = SentState::all) {
     std::promise<void> ready;
-    remote_->begin([&] { ready.set_value(); });
+    remote_->begin(what, [&] { ready.set_value(); });
     for (std::size_t i = 0; i < senders_.size(); ++i) {
       senders_[i]->prepare();
       senders_[i]->begin(
-          homes_[i + 1], [this](std::size_t param) { note_sent(param); }, [this] { ++num_ended_; });
+          what, homes_[i + 1], [this](std::size_t param) { note_sent(param); },
+          [this](bool) { ++num_ended_; });
     }
     ready.get_future().get();
   }
@@ -95,19 +105,19 @@ class MomentExchangeTest : public ::testing::Test {
   }
 
   /// Reads all that host 0 lacks, in steps of `size` elements. Returns how many differ.
-  std::int64_t read(std::int64_t size) {
+  std::int64_t read(std::int64_t size, SentState what = SentState::all) {
     std::int64_t wrong = 0;
     std::vector<float> values(static_cast<std::size_t>(size));
     for (int p = 0; p < 2; ++p) {
       const ElementRange own = layout(0).params[at(p)].own;
       const std::int64_t all = layout(0).params[at(p)].parts.back().elements.end;
-      for (int m = 0; m < 2; ++m) {
+      for (int plane : planes(what)) {
         for (const auto& [first, last] : {ElementRange{0, own.begin}, ElementRange{own.end, all}}) {
           for (std::int64_t e = first; e < last; e += size) {
             const std::int64_t end = std::min(e + size, last);
-            remote_->read(p, m, {e, end}, reinterpret_cast<std::byte*>(values.data()));
+            remote_->read(p, plane, {e, end}, reinterpret_cast<std::byte*>(values.data()));
             for (std::int64_t i = e; i < end; ++i) {
-              wrong += values[static_cast<std::size_t>(i - e)] != value_of(p, m, i);
+              wrong += values[static_cast<std::size_t>(i - e)] != value_of(p, plane, i);
             }
           }
         }
@@ -125,15 +135,15 @@ class MomentExchangeTest : public ::testing::Test {
   std::vector<std::vector<std::byte>> memory_;
   std::vector<Home> homes_;
   std::vector<std::unique_ptr<FramedPeers>> peers_;
-  std::vector<std::unique_ptr<MomentSender>> senders_;
-  std::unique_ptr<RemoteMoments> remote_;
+  std::vector<std::unique_ptr<StateSender>> senders_;
+  std::unique_ptr<RemoteState> remote_;
   Mutex mutex_;
   std::multiset<std::size_t> sent_ SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<int> num_ended_ = 0;
 };
 
-TEST_F(MomentExchangeTest, ReadsWhatOthersHave) {
-  for (std::int64_t size : {std::int64_t{100'001}, kMomentSegment, 2 * kMomentSegment + 3}) {
+TEST_F(StateExchangeTest, ReadsWhatOthersHave) {
+  for (std::int64_t size : {std::int64_t{100'001}, kStateSegment, 2 * kStateSegment + 3}) {
     begin();
     EXPECT_EQ(read(size), 0) << size;
     remote_->end();
@@ -145,18 +155,28 @@ TEST_F(MomentExchangeTest, ReadsWhatOthersHave) {
 }
 
 /// The control.
-TEST_F(MomentExchangeTest, NoticesAnotherValue) {
+TEST_F(StateExchangeTest, NoticesAnotherValue) {
   const ElementRange own = layout(1).params[0].own;
-  ASSERT_GT(own.size(), kMomentSegment);
-  auto* const values = reinterpret_cast<float*>(homes_[1].at(layout(1).moment(0, 1)));
-  values[own.size() - 1] += 1;
+  ASSERT_GT(own.size(), kStateSegment);
+  for (int plane : planes(SentState::all)) state(1, 0, plane)[own.size() - 1] += 1;
   begin();
-  EXPECT_EQ(read(kMomentSegment), 1);
+  EXPECT_EQ(read(kStateSegment), 3);
   remote_->end();
   wait();
 }
 
-TEST_F(MomentExchangeTest, TakesWhatWasNotRead) {
+TEST_F(StateExchangeTest, ReadsMastersAlone) {
+  begin();
+  remote_->end();
+  wait();
+  begin(SentState::masters);
+  EXPECT_EQ(read(100'001, SentState::masters), 0);
+  EXPECT_FALSE(remote_->has_failed());
+  remote_->end();
+  wait();
+}
+
+TEST_F(StateExchangeTest, TakesWhatWasNotRead) {
   begin();
   std::vector<float> values(10);
   const auto& parts = layout(0).params[0].parts;
@@ -166,53 +186,54 @@ TEST_F(MomentExchangeTest, TakesWhatWasNotRead) {
   remote_->end();
   wait();  // else for ever
   begin();
-  EXPECT_EQ(read(kMomentSegment), 0) << "the next checkpoint";
+  EXPECT_EQ(read(kStateSegment), 0) << "the next checkpoint";
   remote_->end();
   wait();
 }
 
-TEST_F(MomentExchangeTest, EndsWhenAHostIsLost) {
+TEST_F(StateExchangeTest, EndsWhenAHostIsLost) {
   begin();
   peers_[2]->abandon();
-  EXPECT_THROW(read(kMomentSegment), Error);
+  EXPECT_THROW(read(kStateSegment), Error);
+  EXPECT_TRUE(remote_->has_failed());
   remote_->end();
   wait();
 }
 
-TEST_F(MomentExchangeTest, EndsWhenAnotherEpochBegins) {
+TEST_F(StateExchangeTest, EndsWhenAnotherEpochBegins) {
   begin();
   remote_->drop();
   for (const auto& sender : senders_) sender->drop();
   for (const auto& peers : peers_) peers->begin_epoch(1);
-  EXPECT_THROW(read(kMomentSegment), Error);
+  EXPECT_THROW(read(kStateSegment), Error);
   remote_->end();
   wait();
   // A host whose state is ready only now sends nothing, which would not be taken.
   senders_[0]->begin(
-      homes_[1], [](std::size_t) {}, [] {});
+      SentState::all, homes_[1], [](std::size_t) {}, [](bool is_lost) { EXPECT_TRUE(is_lost); });
   wait();
   begin();
-  EXPECT_EQ(read(kMomentSegment), 0);
+  EXPECT_EQ(read(kStateSegment), 0);
   remote_->end();
   wait();
 }
 
-TEST_F(MomentExchangeTest, IsReadyIfAHostIsLostBefore) {
+TEST_F(StateExchangeTest, IsReadyIfAHostIsLostBefore) {
   peers_[1]->abandon();
   std::promise<void> ready;
-  remote_->begin([&] { ready.set_value(); });
+  remote_->begin(SentState::all, [&] { ready.set_value(); });
   peers_[2]->abandon();
   ready.get_future().get();
-  EXPECT_THROW(read(kMomentSegment), Error);
+  EXPECT_THROW(read(kStateSegment), Error);
   remote_->end();
 }
 
-TEST_F(MomentExchangeTest, DropEndsAllWaiting) {
+TEST_F(StateExchangeTest, DropEndsAllWaiting) {
   std::promise<void> ready;
-  remote_->begin([&] { ready.set_value(); });  // nobody sends
+  remote_->begin(SentState::all, [&] { ready.set_value(); });  // nobody sends
   std::thread drops([this] { remote_->drop(); });
   ready.get_future().get();
-  EXPECT_THROW(read(kMomentSegment), Error);
+  EXPECT_THROW(read(kStateSegment), Error);
   remote_->end();
   drops.join();
 }

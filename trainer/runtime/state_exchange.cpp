@@ -1,4 +1,4 @@
-#include "trainer/runtime/moment_exchange.h"
+#include "trainer/runtime/state_exchange.h"
 
 #include <fmt/format.h>
 
@@ -19,41 +19,43 @@ namespace {
 constexpr std::byte kReady{1};
 
 /// Differs from those of exchanges, see tag_of() in host_exchange.cpp.
-std::uint64_t moment_tag(std::uint64_t number, std::uint64_t word) {
+std::uint64_t state_tag(std::uint64_t number, std::uint64_t word) {
   return number << 44 | std::uint64_t{1} << 43 | word;
 }
-std::uint64_t ready_tag(std::uint64_t number) { return moment_tag(number, 0); }
-std::uint64_t segment_tag(std::uint64_t number, int param, int moment, std::int64_t segment) {
-  constexpr unsigned kMomentBits = 1, kSegmentBits = 20;
+std::uint64_t ready_tag(std::uint64_t number) { return state_tag(number, 0); }
+std::uint64_t segment_tag(std::uint64_t number, int param, int plane, std::int64_t segment) {
+  constexpr unsigned kPlaneBits = 2, kSegmentBits = 20;
   assert(segment < std::int64_t{1} << kSegmentBits);
   std::uint64_t word = static_cast<std::uint64_t>(param) + 1;
-  word = word << kMomentBits | static_cast<std::uint64_t>(moment);
-  return moment_tag(number, word << kSegmentBits | static_cast<std::uint64_t>(segment));
+  word = word << kPlaneBits | static_cast<std::uint64_t>(plane - kMasters);
+  return state_tag(number, word << kSegmentBits | static_cast<std::uint64_t>(segment));
 }
 
 std::int64_t num_segments(ElementRange elements) {
-  return (elements.size() + kMomentSegment - 1) / kMomentSegment;
+  return (elements.size() + kStateSegment - 1) / kStateSegment;
 }
 
 /// Elements of segment `number` of a part.
 ElementRange segment_of(ElementRange part, std::int64_t number) {
-  const std::int64_t begin = part.begin + number * kMomentSegment;
-  return {begin, std::min(begin + kMomentSegment, part.end)};
+  const std::int64_t begin = part.begin + number * kStateSegment;
+  return {begin, std::min(begin + kStateSegment, part.end)};
 }
 
-/// Calls `what(param, part)` for the parts of all parameters that have moments.
-template <typename What>
-void for_each_part(const Layout& layout, const What& what) {
-  for (int p = 0; p < static_cast<int>(layout.params.size()); ++p) {
-    for (const HostPart& part : layout.params[at(p)].parts) {
-      if (part.norms != kNoHome) what(p, part);
-    }
+/// The planes of a parameter's state that are sent.
+std::vector<int> planes_of(const Layout& layout, int param, SentState what) {
+  const Layout::ParamPlace& place = layout.params[at(param)];
+  std::vector<int> planes;
+  if (place.divides_master) planes.push_back(kMasters);
+  const bool has_moments = !place.parts.empty() && place.parts.front().norms != kNoHome;
+  for (int m = 0; what == SentState::all && has_moments && m < layout.moments; ++m) {
+    planes.push_back(m);
   }
+  return planes;
 }
 
 }  // namespace
 
-struct RemoteMoments::Waiting {
+struct RemoteState::Waiting {
   Mutex posting;  // nothing is taken after drop(); locked before `mutex`
   Mutex mutex;
   CondVar changed;
@@ -75,19 +77,20 @@ struct RemoteMoments::Waiting {
   }
 };
 
-struct RemoteMoments::Taken {
+struct RemoteState::Taken {
   std::vector<float> values;
   std::optional<Peers::Outcome> outcome;  // guarded by Waiting::mutex
 };
 
-RemoteMoments::RemoteMoments(Peers& peers, std::uint64_t number,
-                             std::shared_ptr<const JobPlan> plan)
+RemoteState::RemoteState(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan)
     : peers_(peers),
       number_(number),
       plan_(std::move(plan)),
       waiting_(std::make_shared<Waiting>()) {}
 
-void RemoteMoments::begin(const std::function<void()>& ready) {
+void RemoteState::begin(SentState what, const std::function<void()>& ready) {
+  what_ = what;
+  has_failed_ = false;
   struct Words {
     std::atomic<int> left;
     std::vector<std::byte> words;
@@ -110,22 +113,21 @@ void RemoteMoments::begin(const std::function<void()>& ready) {
   ended(Peers::Outcome::done);  // host 0
 }
 
-void RemoteMoments::read(int param, int moment, ElementRange elements, std::byte* into) {
+void RemoteState::read(int param, int plane, ElementRange elements, std::byte* into) {
   for (const HostPart& part : plan_->layout.params[at(param)].parts) {
-    const ElementRange wanted{std::max(elements.begin, part.elements.begin),
-                              std::min(elements.end, part.elements.end)};
-    if (wanted.size() <= 0) continue;
+    const ElementRange wanted = overlap(elements, part.elements);
+    if (wanted.size() == 0) continue;
     const auto skipped = static_cast<Bytes>(wanted.begin - elements.begin);
-    read_from(part, param, moment, wanted, into + skipped * sizeof(float));
+    read_from(part, param, plane, wanted, into + skipped * sizeof(float));
   }
 }
 
-void RemoteMoments::read_from(const HostPart& part, int param, int moment, ElementRange elements,
-                              std::byte* into) {
-  Segment& segment = segments_[{param, moment, part.host}];
+void RemoteState::read_from(const HostPart& part, int param, int plane, ElementRange elements,
+                            std::byte* into) {
+  Segment& segment = segments_[{param, plane, part.host}];
   while (elements.size() > 0) {
-    const std::int64_t number = (elements.begin - part.elements.begin) / kMomentSegment;
-    if (segment.number < number) segment = take(part, param, moment, number);
+    const std::int64_t number = (elements.begin - part.elements.begin) / kStateSegment;
+    if (segment.number < number) segment = take(part, param, plane, number);
     const ElementRange there = segment_of(part.elements, number);
     const std::int64_t end = std::min(elements.end, there.end);
     const auto bytes = static_cast<Bytes>(end - elements.begin) * sizeof(float);
@@ -136,8 +138,8 @@ void RemoteMoments::read_from(const HostPart& part, int param, int moment, Eleme
   }
 }
 
-RemoteMoments::Segment RemoteMoments::take(const HostPart& part, int param, int moment,
-                                           std::int64_t number) {
+RemoteState::Segment RemoteState::take(const HostPart& part, int param, int plane,
+                                       std::int64_t number) {
   const auto taken = std::make_shared<Taken>();
   taken->values.resize(static_cast<std::size_t>(segment_of(part.elements, number).size()));
   const auto ended = [taken, waiting = waiting_](Peers::Outcome outcome) {
@@ -149,7 +151,7 @@ RemoteMoments::Segment RemoteMoments::take(const HostPart& part, int param, int 
   {
     const MutexLock posting(waiting_->posting);
     begins = !waiting_->has_been_dropped() &&
-             peers_.take(part.host, segment_tag(number_, param, moment, number),
+             peers_.take(part.host, segment_tag(number_, param, plane, number),
                          std::as_writable_bytes(std::span(taken->values)), ended);
   }
   const MutexLock lock(waiting_->mutex);
@@ -159,29 +161,34 @@ RemoteMoments::Segment RemoteMoments::take(const HostPart& part, int param, int 
     });
   }
   if (taken->outcome == Peers::Outcome::done) return {number, taken};
-  throw Error(
-      fmt::format("the moments of host {} cannot be read, because it is lost or a step is repeated",
-                  part.host));
+  has_failed_ = true;
+  throw Error(fmt::format(
+      "the state of host {} cannot be read, because it is lost or a step is repeated", part.host));
 }
 
-void RemoteMoments::end() {
+void RemoteState::end() {
   const auto segments = std::exchange(segments_, {});
-  for_each_part(plan_->layout, [&](int param, const HostPart& part) {
-    if (part.host == 0) return;
-    for (int moment = 0; moment < plan_->layout.moments; ++moment) {
-      const auto latest = segments.find({param, moment, part.host});
-      std::int64_t next = latest == segments.end() ? 0 : latest->second.number + 1;
-      try {
-        for (; next < num_segments(part.elements); ++next) take(part, param, moment, next);
-      } catch (const Error&) {  // the host sends nothing any more
-      }
+  const Layout& layout = plan_->layout;
+  const auto take_rest = [&](const HostPart& part, int param, int plane) {
+    const auto latest = segments.find({param, plane, part.host});
+    std::int64_t next = latest == segments.end() ? 0 : latest->second.number + 1;
+    try {
+      for (; next < num_segments(part.elements); ++next) take(part, param, plane, next);
+    } catch (const Error&) {  // the host sends nothing any more
     }
-  });
+  };
+  for (int p = 0; p < static_cast<int>(layout.params.size()); ++p) {
+    const std::vector<int> planes = planes_of(layout, p, what_);
+    for (const HostPart& part : layout.params[at(p)].parts) {
+      if (part.host == 0) continue;
+      for (int plane : planes) take_rest(part, p, plane);
+    }
+  }
 }
 
-bool RemoteMoments::is_dropped() const { return waiting_->has_been_dropped(); }
+bool RemoteState::is_dropped() const { return waiting_->has_been_dropped(); }
 
-void RemoteMoments::drop() {
+void RemoteState::drop() {
   {
     const MutexLock posting(waiting_->posting);
     const MutexLock lock(waiting_->mutex);
@@ -191,44 +198,52 @@ void RemoteMoments::drop() {
   waiting_->tell_ready();
 }
 
-MomentSender::MomentSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan)
+StateSender::StateSender(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan)
     : peers_(peers), number_(number), plan_(std::move(plan)) {}
 
-void MomentSender::begin(const Home& home, const std::function<void(std::size_t param)>& sent,
-                         std::function<void()> ended) {
+void StateSender::begin(SentState what, const Home& home,
+                        const std::function<void(std::size_t param)>& sent,
+                        std::function<void(bool is_lost)> ended) {
   const Layout& layout = plan_->layout;
-  /// Parameters whose moments have not been sent, and the word before.
-  const auto params_left = std::make_shared<std::atomic<std::size_t>>(layout.params.size() + 1);
-  const auto end_one = [this, params_left, ended = std::move(ended)] {
-    if (--*params_left > 0) return;
-    ended();
+  struct Progress {
+    std::atomic<std::size_t> left;  // parameters whose state has not been sent, and the word before
+    std::atomic<bool> is_lost = false;
+  };
+  const auto progress = std::make_shared<Progress>();
+  progress->left = layout.params.size() + 1;
+  const auto end_one = [this, progress, ended = std::move(ended)] {
+    if (--progress->left > 0) return;
+    ended(progress->is_lost);
     give_up();
   };
   const MutexLock posting(posting_);
   const auto send = [&](std::uint64_t tag, std::span<const std::byte> bytes,
                         const std::function<void()>& then) SPILLWAY_REQUIRES(posting_) {
-    const bool begins =
-        !is_dropped_ && peers_.send(0, tag, bytes, [then](Peers::Outcome) { then(); });
-    if (!begins) then();
+    const auto end = [progress, then](Peers::Outcome outcome) {
+      if (outcome != Peers::Outcome::done) progress->is_lost = true;
+      then();
+    };
+    if (is_dropped_ || !peers_.send(0, tag, bytes, end)) end(Peers::Outcome::lost);
   };
   send(ready_tag(number_), std::span(&kReady, 1), end_one);
-  for (std::size_t p = 0; p < layout.params.size(); ++p) {
-    const Layout::ParamPlace& place = layout.params[p];
-    const HostPart* const own = place.own_part();
-    const bool has_moments = own && own->norms != kNoHome;
-    const std::int64_t segments = has_moments ? num_segments(place.own) : 0;
-    const auto left = std::make_shared<std::atomic<std::int64_t>>(segments * layout.moments + 1);
+  for (int p = 0; p < static_cast<int>(layout.params.size()); ++p) {
+    const Layout::ParamPlace& place = layout.params[at(p)];
+    const std::vector<int> planes = planes_of(layout, p, what);
+    const std::int64_t segments = num_segments(place.own);
+    const auto left =
+        std::make_shared<std::atomic<std::int64_t>>(segments * std::ssize(planes) + 1);
     const auto end_segment = [left, sent, p, end_one] {
       if (--*left > 0) return;
-      sent(p);
+      sent(at(p));
       end_one();
     };
-    for (int moment = 0; has_moments && moment < layout.moments; ++moment) {
-      const std::byte* const first = home.at(layout.moment(static_cast<int>(p), moment));
+    for (int plane : planes) {
+      const std::byte* const first =
+          home.at(plane == kMasters ? place.home : layout.moment(p, plane));
       for (std::int64_t s = 0; s < segments; ++s) {
         const ElementRange elements = segment_of(place.own, s);
         const auto skipped = static_cast<Bytes>(elements.begin - place.own.begin);
-        send(segment_tag(number_, static_cast<int>(p), moment, s),
+        send(segment_tag(number_, p, plane, s),
              {first + skipped * sizeof(float), static_cast<Bytes>(elements.size()) * sizeof(float)},
              end_segment);
       }
@@ -237,30 +252,30 @@ void MomentSender::begin(const Home& home, const std::function<void(std::size_t 
   }
 }
 
-void MomentSender::prepare() {
+void StateSender::prepare() {
   const MutexLock posting(posting_);
   is_dropped_ = false;
   const MutexLock lock(mutex_);
   is_busy_ = true;
 }
 
-void MomentSender::give_up() {
+void StateSender::give_up() {
   const MutexLock lock(mutex_);
   is_busy_ = false;
   changed_.notify_all();
 }
 
-void MomentSender::drop() {
+void StateSender::drop() {
   const MutexLock posting(posting_);
   is_dropped_ = true;
 }
 
-bool MomentSender::is_busy() {
+bool StateSender::is_busy() {
   const MutexLock lock(mutex_);
   return is_busy_;
 }
 
-void MomentSender::wait() {
+void StateSender::wait() {
   const MutexLock lock(mutex_);
   changed_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return !is_busy_; });
 }
