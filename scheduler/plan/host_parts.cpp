@@ -40,6 +40,33 @@ std::vector<int> hosts_of(const JobShape& shape) {
 
 }  // namespace
 
+std::vector<int> uses_of(const ModelSpec& model) {
+  std::vector<int> uses(model.params.size());
+  for (const LayerSpec& layer : model.layers) {
+    for (int p : layer.params) ++uses[at(p)];
+  }
+  return uses;
+}
+
+std::vector<std::vector<int>> weights_blocks(const ModelSpec& model) {
+  const std::vector<int> uses = uses_of(model);
+  std::vector<std::vector<int>> blocks;
+  for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
+    if (uses[at(p)] != 1) blocks.push_back({p});
+  }
+  for (const LayerSpec& layer : model.layers) {
+    std::vector<int> own;
+    for (int p : layer.params) {
+      if (uses[at(p)] == 1) own.push_back(p);
+    }
+    const auto shared = std::ranges::stable_partition(
+        own, [&](int p) { return !model.params[at(p)].can_be_shared(); });
+    blocks.emplace_back(own.begin(), shared.begin());
+    blocks.emplace_back(shared.begin(), shared.end());
+  }
+  return blocks;
+}
+
 HostParts::HostParts(const ModelSpec& model, const std::vector<std::vector<int>>& blocks,
                      const JobShape& shape)
     : model_(model), parts_(model.params.size()) {

@@ -7,13 +7,18 @@
 
 namespace spillway {
 
+/// By parameter: the number of layers that use it.
+std::vector<int> uses_of(const ModelSpec& model);
+/// The parameters of each block of weights, all of them once: each parameter that several layers
+/// use; then by layer, its others. Those that trials can share have their own block.
+std::vector<std::vector<int>> weights_blocks(const ModelSpec& model);
+
 /// Divides the sum of each parameter among the hosts that train a job together: a host adds its
 /// part of it, and if their state is sharded, it also updates these elements. Every host derives
 /// the same parts. The chunks of a block of weights are divided as evenly as possible.
 class HostParts {
  public:
-  /// `blocks`: the parameters of each block, all of them once. Alone, a host has all. The model
-  /// outlives it.
+  /// Alone, a host has all. The model outlives it.
   HostParts(const ModelSpec& model, const std::vector<std::vector<int>>& blocks,
             const JobShape& shape);
 

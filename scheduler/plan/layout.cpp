@@ -14,14 +14,6 @@
 
 namespace spillway {
 
-std::vector<int> uses_of(const ModelSpec& model) {
-  std::vector<int> uses(model.params.size());
-  for (const LayerSpec& layer : model.layers) {
-    for (int p : layer.params) ++uses[at(p)];
-  }
-  return uses;
-}
-
 SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
   SumPlaces places;
   const auto is_rounded = [&](int p) {
@@ -68,6 +60,8 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
       shape_(shape),
       strategy_(strategy),
       cut_(cut),
+      blocks_(weights_blocks(model)),
+      parts_(model, blocks_, shape_),
       keeps_order_(strategy.is_data_parallel() && strategy.chunk == 0) {
   const int per_group = shape_.virtual_nodes / shape_.groups;
   for (const Stage& stage : strategy_.stages) {
@@ -110,29 +104,12 @@ Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
   return home;
 }
 
-void LayoutBuilder::collect_blocks() {
-  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    if (uses_[at(p)] != 1) blocks_.push_back({p});
-  }
-  for (const LayerSpec& layer : model_.layers) {
-    std::vector<int> own;
-    for (int p : layer.params) {
-      if (uses_[at(p)] == 1) own.push_back(p);
-    }
-    const auto shared = std::ranges::stable_partition(
-        own, [&](int p) { return !model_.params[at(p)].can_be_shared(); });
-    blocks_.emplace_back(own.begin(), shared.begin());
-    blocks_.emplace_back(shared.begin(), shared.end());
-  }
-}
-
 void LayoutBuilder::divide_among_hosts() {
-  parts_.emplace(model_, blocks_, shape_);
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
     const ParamSpec& param = model_.params[at(p)];
     Layout::ParamPlace& place = layout_.params[at(p)];
     place.held = all_elements(param);
-    place.own = shape_.is_sharded() && param.has_sum() ? parts_->of(p, shape_.host) : place.held;
+    place.own = shape_.is_sharded() && param.has_sum() ? parts_.of(p, shape_.host) : place.held;
   }
 }
 
@@ -172,7 +149,6 @@ void LayoutBuilder::place_block(const std::vector<int>& params, std::vector<int>
 
 void LayoutBuilder::place_weights() {
   layout_.params.resize(model_.params.size());
-  collect_blocks();
   divide_among_hosts();
   std::vector<int> copied;  // buffers
   for (const std::vector<int>& block : blocks_) place_block(block, copied);
@@ -263,7 +239,7 @@ int LayoutBuilder::position_of_partial(int stage, int first_group) const {
 /// The range of the packed sums of a layer in which this host's parts lie.
 HomeRange LayoutBuilder::own_sums(int layer) const {
   const auto parts =
-      parts_->of_sums(model_.layers[at(layer)], layout_.layers[at(layer)].sum, shape_.host);
+      parts_.of_sums(model_.layers[at(layer)], layout_.layers[at(layer)].sum, shape_.host);
   if (parts.empty()) return {};
   return {parts.front().home, parts.back().home + parts.back().bytes - parts.front().home};
 }
@@ -409,9 +385,9 @@ void LayoutBuilder::place_norms() {
   };
   layout_.norms.resize(shape_.host_groups.size(), {.bytes = kNumber});  // the word
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    layout_.params[at(p)].parts = parts_->of(p);
+    layout_.params[at(p)].parts = parts_.of(p);
     if (!model_.params[at(p)].trainable) continue;
-    for (const HostPart& part : parts_->of(p)) layout_.norms[at(part.host)].bytes += bytes_of(part);
+    for (const HostPart& part : parts_.of(p)) layout_.norms[at(part.host)].bytes += bytes_of(part);
   }
   std::vector<Bytes> next;
   for (HomeRange& of_host : layout_.norms) {

@@ -12,9 +12,6 @@
 
 namespace spillway {
 
-/// By parameter: the number of layers that use it.
-std::vector<int> uses_of(const ModelSpec& model);
-
 /// The number of parts into which host threads can divide an op over `bytes` bytes.
 int host_grains(Bytes bytes);
 /// The op that finishes the sum of a layer by `merges` additions, without what it waits for.
@@ -54,11 +51,10 @@ class LayoutBuilder {
   /// The position of one of them.
   int position_of_partial(int stage, int first_group) const;
   const Layout& layout() const { return layout_; }
-  const HostParts& host_parts() const { return *parts_; }
+  const HostParts& host_parts() const { return parts_; }
   Layout finish() &&;
 
  private:
-  void collect_blocks();
   void divide_among_hosts();
   void place_weights();
   void place_moments();
@@ -85,8 +81,8 @@ class LayoutBuilder {
   JobShape shape_;
   const Strategy& strategy_;
   const Cut& cut_;
-  std::vector<std::vector<int>> blocks_;  // parameters of each weights buffer
-  std::optional<HostParts> parts_;
+  const std::vector<std::vector<int>> blocks_;
+  const HostParts parts_;
   const bool keeps_order_;  // each virtual node goes forward, then backward, stage by stage
   std::optional<BoundarySlots> eval_slots_;                               // if it keeps that order
   std::map<std::pair<int, int>, FoldPlan> folds_;                         // by first, last group
