@@ -2,7 +2,7 @@
 """Hosts that are killed, frozen, leave or join while others train; prints Markdown tables.
 
 Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N] [--timed N] [--jobs N]
-BIN: folder of the programs.
+[--only TRIAL], BIN: folder of the programs.
 """
 
 import collections
@@ -265,6 +265,7 @@ def main():
     parser.add_argument("--timed", type=int, default=200,
                         help="the first of them, one at a time: their times count")
     parser.add_argument("--jobs", type=int, default=3, help="the others, so many at a time")
+    parser.add_argument("--only", help="one of the trials")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     cases = configs(arguments)
@@ -273,7 +274,8 @@ def main():
     rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, joined, redone, equal
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
     seeds = range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs))
-    run_one = functools.partial(run_of, program=program, cases=cases, expected=expected)
+    drawn = {name: case for name, case in cases.items() if arguments.only in (None, name)}
+    run_one = functools.partial(run_of, program=program, cases=drawn, expected=expected)
     outcomes = [run_one(seed) for seed in seeds[:arguments.timed]]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes += pool.map(run_one, seeds[arguments.timed:])
