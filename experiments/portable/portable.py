@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Bits of portable numerics on other processors, by emulation, and their cost; prints Markdown.
 
-Usage: portable.py BIN TEXT [DIGITS] [--brief] [--only TABLE], BIN: folder of the programs;
+Usage: portable.py BIN TEXT [DIGITS] [--brief] [--only TABLE]
+[--trials NAME...], BIN: folder of the programs;
 PYTHONPATH must contain PyTorch. Exits with 1 if a trial has other bits on another processor, and
 with 77 without QEMU.
 """
@@ -35,7 +36,8 @@ def trials(text, digits):
     return {
         "mlp": ({"family": "mlp", "num_hidden_layers": 2, "hidden_size": 96}, of_digits, {}),
         "gpt": (gpt, of_text, {}),
-        "gpt in bf16": (gpt, of_text, {"dtype": "bf16"}),
+        "small gpt in bf16": ({**gpt, "num_hidden_layers": 1, "hidden_size": 32,
+                               "max_position_embeddings": 16}, of_text, {"dtype": "bf16"}),
         "cnn": ({"family": "cnn", "num_channels": 1, "image_size": 8, "num_classes": 10,
                  "input_scale": 0.0625, "layers": [
                      {"type": "conv", "out_channels": 16, "kernel_size": 3, "batch_norm": True,
@@ -168,6 +170,7 @@ def costly(text, digits):
 def main():
     parser = spillway_run.parser("one trial and one processor")
     parser.add_argument("--only", choices=["processors", "operators", "cost"])
+    parser.add_argument("--trials", nargs="+", help="of the table of processors")
     arguments = parser.parse_args()
     if shutil.which(EMULATOR) is None:
         print(f"{EMULATOR} is missing", file=sys.stderr)
@@ -183,7 +186,11 @@ def main():
     right = True
     if "processors" in wanted:
         print("## Processors\n")
-        right = processors_table(program, all_trials, control, PROCESSORS)
+        chosen = arguments.trials or {**all_trials, **control}
+        right = processors_table(program,
+                                 {name: all_trials[name] for name in all_trials if name in chosen},
+                                 {name: control[name] for name in control if name in chosen},
+                                 PROCESSORS)
     if "operators" in wanted:
         print("\n## Operators\n")
         operators_table()

@@ -62,8 +62,11 @@ void TrainingJob::hand_out_weights(RemoteState* remote) {
 
 /// With divided masters, host 0 has handed them out, and the others do not have them.
 void TrainingJob::finish() {
-  if (!plan_->layout.divides_masters()) hand_out_weights(nullptr);
-  if (handed_out_.empty()) return;
+  if (!plan_->layout.divides_masters()) {
+    hand_out_weights(nullptr);
+  } else if (handed_out_.empty()) {
+    return;
+  }
   const std::string hash = hash_.empty() ? weights_xxh3(handed_out_) : hash_;
   handed_out_.clear();
   const MutexLock lock(mutex_);
