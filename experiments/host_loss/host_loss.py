@@ -2,7 +2,8 @@
 """Hosts that are killed, frozen, leave or join while others train; prints Markdown tables.
 
 Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N] [--timed N] [--jobs N]
-[--only TRIAL], BIN: folder of the programs.
+    [--only TRIAL]
+BIN: folder of the programs.
 """
 
 import collections
@@ -274,6 +275,8 @@ def main():
     rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, joined, redone, equal
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
     seeds = range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs))
+    if arguments.only not in (None, *cases):
+        parser.error(f"--only: there is no {arguments.only!r}; there are {', '.join(cases)}")
     drawn = {name: case for name, case in cases.items() if arguments.only in (None, name)}
     run_one = functools.partial(run_of, program=program, cases=drawn, expected=expected)
     outcomes = [run_one(seed) for seed in seeds[:arguments.timed]]

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Bits of portable numerics on other processors, by emulation, and their cost; prints Markdown.
 
-Usage: portable.py BIN TEXT [DIGITS] [--brief] [--only TABLE]
-[--trials NAME...], BIN: folder of the programs;
-PYTHONPATH must contain PyTorch. Exits with 1 if a trial has other bits on another processor, and
-with 77 without QEMU.
+Usage: portable.py BIN TEXT [DIGITS] [--brief] [--only TABLE] [--trials NAME...]
+BIN: folder of the programs. PYTHONPATH must contain PyTorch. Exits with 1 if a trial has other bits
+on another processor, and with 77 without QEMU.
 """
 
 import concurrent.futures
@@ -187,6 +186,9 @@ def main():
     if "processors" in wanted:
         print("## Processors\n")
         chosen = arguments.trials or {**all_trials, **control}
+        if unknown := [name for name in chosen if name not in {**all_trials, **control}]:
+            parser.error(f"--trials: there is no {unknown[0]!r}; there are "
+                         f"{', '.join([*all_trials, *control])}")
         right = processors_table(program,
                                  {name: all_trials[name] for name in all_trials if name in chosen},
                                  {name: control[name] for name in control if name in chosen},

@@ -259,8 +259,7 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "Where the moments of the optimizer are, the same on all hosts: `replicated` on every host, "
       "or `sharded`, each on the host that updates these weights; with bf16 the fp32 weights are "
       "divided the same way. Sharding takes less memory; when a host is lost, training goes on "
-      "from the newest "
-      "checkpoint, see "
+      "from the newest checkpoint, see "
       "[Several machines](guide/hosts.md#shard-the-optimizers-state).");
 }
 

@@ -135,8 +135,8 @@ void TrainingJob::admit(const Home& home) {
   });
 }
 
-/// Parameters of which this host holds a part are written in memory of their own; few at a time if
-/// the model can, because other hosts hold most of them.
+/// Parameters that this host does not hold whole are first written in memory of their own; few at a
+/// time if the model can, because other hosts hold most of them.
 void TrainingJob::initialize_weights(const Home& home) const {
   constexpr Bytes kRounds = 8;
   const std::vector<ParamSpec>& params = model_->spec.params;

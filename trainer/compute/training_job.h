@@ -86,7 +86,8 @@ class TrainingJob {
   const StatePlaces& places() const { return places_; }
   StateGate& gate() { return gate_; }
   const Home* home() const { return home_; }  ///< since admit()
-  /// The present weights. Nothing may change them until they are read.
+  /// The present weights. Nothing may change them until they are read. Not if hosts divide the
+  /// masters.
   std::vector<NamedArray> weights() const { return places_.weights(*home_, nullptr); }
   /// Hands out the weights after the last step: their file and copies, as configured. `remote`: has
   /// what this host lacks, if hosts divide the masters; otherwise `finish` hands them out. Throws

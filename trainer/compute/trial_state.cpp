@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cassert>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -84,7 +83,7 @@ void StatePlaces::gather(const Place& place, const Home& home, RemoteState* remo
            {ElementRange{0, first}, ElementRange{last, param_of(part).tensor.elements()}}) {
         const StoredRun rest = within(run, others);
         if (rest.length == 0) continue;
-        assert(remote);
+        if (remote == nullptr) throw Error("other hosts have a part of the weights");
         remote->read(static_cast<int>(part.param), part.plane,
                      {rest.in_param, rest.in_param + rest.length}, place_of(rest));
       }

@@ -32,7 +32,8 @@ class RemoteState {
   RemoteState(Peers& peers, std::uint64_t number, std::shared_ptr<const JobPlan> plan);
 
   /// Calls `ready` once, on a thread of the peers, when all others send the state that host 0 has
-  /// asked for, so that reading waits for nothing else; also if a host is lost.
+  /// asked for, so that reading waits for nothing else; also if a host is lost. Not before end() of
+  /// what was read before.
   void begin(SentState what, const std::function<void()>& ready);
   /// Reads elements of a parameter, none of which host 0 has. For each parameter and plane, later
   /// calls ask for later elements. Throws Error if a host is lost, and after drop().

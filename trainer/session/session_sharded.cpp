@@ -123,7 +123,9 @@ void Session::Impl::end_last_save(JobId id, const Ended& ended) {
   const MutexLock lock(mutex);
   const SessionTrial& saved = trial(id);
   const ShardedSaving& sharded = saved.sharded;
-  if (sharded.step || (sharded.sender && sharded.sender->is_busy())) {
+  // Also an earlier checkpoint: after a round, the last one may have been given up before it ends.
+  const bool is_reading = sharded.remote && saved.checkpoints && saved.checkpoints->is_saving();
+  if (sharded.step || is_reading || (sharded.sender && sharded.sender->is_busy())) {
     return serving->call_after(kRetry, [this, id, ended] { end_last_save(id, ended); });
   }
   if (!saved.plan->layout.divides_masters()) return ended(/*is_lost=*/false);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,6 +61,7 @@ NamedArray array_of(std::string name, std::vector<std::int64_t> shape,
                     std::span<const std::byte> bytes, DType dtype) {
   return {std::move(name), std::move(shape), dtype,
           [bytes](std::span<std::byte> into, Bytes offset) {
+            assert(offset + into.size() <= bytes.size());
             std::ranges::copy(bytes.subspan(offset, into.size()), into.begin());
           }};
 }

@@ -94,7 +94,10 @@ class StateExchangeTest : public ::testing::Test {
       senders_[i]->prepare();
       senders_[i]->begin(
           what, homes_[i + 1], [this](std::size_t param) { note_sent(param); },
-          [this](bool) { ++num_ended_; });
+          [this](bool is_lost) {
+            num_lost_ += is_lost ? 1 : 0;
+            ++num_ended_;
+          });
     }
     ready.get_future().get();
   }
@@ -139,7 +142,7 @@ class StateExchangeTest : public ::testing::Test {
   std::unique_ptr<RemoteState> remote_;
   Mutex mutex_;
   std::multiset<std::size_t> sent_ SPILLWAY_GUARDED_BY(mutex_);
-  std::atomic<int> num_ended_ = 0;
+  std::atomic<int> num_ended_ = 0, num_lost_ = 0;
 };
 
 TEST_F(StateExchangeTest, ReadsWhatOthersHave) {
@@ -150,6 +153,7 @@ TEST_F(StateExchangeTest, ReadsWhatOthersHave) {
     wait();
   }
   EXPECT_EQ(num_ended_, 3 * (kSharing - 1));
+  EXPECT_EQ(num_lost_, 0);
   const MutexLock lock(mutex_);
   EXPECT_EQ(sent_.count(0) + sent_.count(1), 3u * (kSharing - 1) * 2);
 }

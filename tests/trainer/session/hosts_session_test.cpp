@@ -103,7 +103,7 @@ TEST(HostsSession, TrainsInRunsOneAfterAnother) {
 
 /// Each host has only its part of the masters. The modules initialize all their parameters at once;
 /// those of batch norms have averages, which hosts divide, and counts, which they do not.
-TEST(HostsSession, GatherTheWeightsOfModulesInBf16) {
+TEST(HostsSession, GathersTheWeightsOfModulesInBf16) {
   for (const SmallNet& net : small_nets()) {
     TrialConfig trial = net_trial(net);
     trial.train.dtype = FloatType::bf16;
