@@ -2,8 +2,8 @@
 """One trial on several hosts, which are processes of one machine: bits, bytes and time, beside
 PyTorch; prints Markdown tables.
 
-Usage: hosts.py BIN TEXT [DIGITS] [--brief] [--steps], BIN: folder of the programs; PYTHONPATH must
-contain the PyTorch to compare with.
+Usage: hosts.py BIN TEXT [DIGITS] [--brief] [--steps] [--sizes N...] [--rounds N]
+BIN: folder of the programs. PYTHONPATH must contain the PyTorch to compare with.
 """
 
 import json
@@ -192,9 +192,10 @@ def print_exchange(arguments):
 def main():
     parser = spillway_run.parser("tiny shapes, 1 and 2 hosts")
     parser.add_argument("--steps", action="store_true", help="the last table alone")
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="numbers of hosts")
+    parser.add_argument("--rounds", type=int, default=5, help="of the last table")
     arguments = parser.parse_args()
-    shape, arguments.sizes = SHAPE, SIZES
-    arguments.rounds, arguments.exchanges, arguments.mebibytes = 5, 15, 32
+    shape, arguments.exchanges, arguments.mebibytes = SHAPE, 15, 32
     if arguments.brief:
         shape, arguments.sizes = TINY, SIZES[:2]
         arguments.rounds, arguments.exchanges, arguments.mebibytes = 1, 2, 1
