@@ -67,8 +67,8 @@ def searched_runs(text):
 
 def found_alone_s(search, runs_s):
     """Seconds of the run in which each trial has the strategy with its shortest step."""
-    fastest = {min((each["step_s"], each["name"]) for each in model["compared"]
-                   if "step_s" in each)[1] for model in search["models"]}
+    fastest = {min((each["step_s"], each["name"]) for each in spillway_run.compared(search, m))[1]
+               for m in range(len(search["models"]))}
     # Of several models that have the same one, the run has its name.
     return runs_s[fastest.pop() if len(fastest) == 1 else "the fastest on 4 devices"]
 

@@ -68,9 +68,9 @@ def search(program, config, strategy_file, proposals, *options):
                    str(proposals), *options)["search"]
 
 
-def compared(search):
-    """The strategies of the first trial that fit."""
-    return [each for each in search["models"][0]["compared"] if "step_s" in each]
+def compared(search, number=0):
+    """The strategies that fit, of the model with this number."""
+    return [each for each in search["models"][number]["compared"] if "step_s" in each]
 
 
 def with_found(config, search):

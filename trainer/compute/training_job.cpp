@@ -155,7 +155,9 @@ void TrainingJob::initialize_weights(const Home& home) const {
   }
   const bool needs_all = model_->initialize && !model_->map;
   const Bytes most = needs_all ? bytes_apart : bytes_apart / kRounds;
-  for (std::size_t begin = 0, end = 0; begin == 0 || begin < apart.size(); begin = end) {
+  std::size_t end = 0;
+  do {
+    const std::size_t begin = end;
     std::vector<std::vector<std::byte>> values;
     for (Bytes bytes = 0; end < apart.size() && bytes <= most; ++end) {
       values.emplace_back(params[at(apart[end])].master().bytes());
@@ -166,9 +168,8 @@ void TrainingJob::initialize_weights(const Home& home) const {
     tbb::parallel_for(begin, end, [&](std::size_t i) {
       write_weights(home, apart[i], all_elements(params[at(apart[i])]), values[i - begin].data());
     });
-    if (apart.empty()) return;
     std::ranges::fill(places, nullptr);
-  }
+  } while (end < apart.size());
 }
 
 OpRunner::Keep TrainingJob::run_op(const OpCall& call) {

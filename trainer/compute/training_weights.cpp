@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -32,7 +31,8 @@ std::vector<NamedTensor> TrainingJob::kept_weights() const {
   return copies;
 }
 
-/// What other hosts have can be read once: afterwards from the copies or the file.
+/// Weights of other hosts can be read only once, so what is read again comes from the copies or the
+/// file, if there are any.
 void TrainingJob::hand_out_weights(RemoteState* remote) {
   handed_out_ = places_.weights(*home_, remote);
   hash_.clear();
@@ -41,11 +41,9 @@ void TrainingJob::hand_out_weights(RemoteState* remote) {
   for (std::size_t t = 0; config_.keep_weights && t < tensors.size(); ++t) {
     if (is_constant(model_->spec.params[at(tensors[t].params.front())])) continue;
     NamedArray& array = handed_out_[t];
-    const at::Tensor copy = kept.emplace_back(copy_of(array)).value;
-    array.read = [copy](std::span<std::byte> into, Bytes offset) {
-      std::memcpy(into.data(), static_cast<const std::byte*>(copy.const_data_ptr()) + offset,
-                  into.size());
-    };
+    const at::Tensor& copy = kept.emplace_back(copy_of(array)).value;
+    const auto* const bytes = static_cast<const std::byte*>(copy.const_data_ptr());
+    array = array_of(array.name, array.shape, {bytes, copy.nbytes()}, array.dtype);
   }
   const bool has_file = !config_.weights_file.empty();
   if (has_file) write_safetensors(config_.weights_file, handed_out_);
