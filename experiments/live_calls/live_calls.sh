@@ -25,7 +25,7 @@ row() {
 echo "| what | runs | live calls | failed | seconds |"
 echo "| --- | ---: | ---: | ---: | ---: |"
 row "virtual runs" env SPILLWAY_PROPERTY_RUNS="$virtual_runs" build/tests/elastic_property_test
-row "sessions" env SPILLWAY_CAMPAIGN="$((session_runs / 20))" build/tests/live_session_test \
+row "sessions" env SPILLWAY_CAMPAIGN="$((session_runs / 10))" build/tests/live_session_test \
   --gtest_filter='LiveSession.KeepsTheBitsOverCallsAtRandomInstants'
 row "killed runs" python3 tests/apps/commands/live_calls_test.py build/bin/spillway \
   docs/architecture.md "$kills" "${SEED:-1}" LiveCalls.test_an_answered_call_survives_kills

@@ -115,7 +115,7 @@ class Checkpoints(Hosts):
 
     def test_are_the_files_of_one_host(self):
         for out, changes in (("run", []), ("run16", BF16)):
-            self.alone(GPT, *changes)
+            self.train_alone(GPT, *changes)
             self.results(self.begin(GPT, 3, SHARDED, *changes, out=out))
             trials = [self.folder / each / "trials/small" for each in ("alone", out)]
             newest = [sorted((trial / "checkpoints").iterdir())[-1] for trial in trials]

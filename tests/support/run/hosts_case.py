@@ -30,6 +30,8 @@ LONGER = {**LONG, "train": {**LONG["train"], "max_steps": 160}}
 
 
 class Hosts(unittest.TestCase):
+    known = {}  # results of one host
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -77,9 +79,17 @@ class Hosts(unittest.TestCase):
         return {trial["name"]: (trial["weights_xxh3"], trial["final_loss"], trial["eval_loss"])
                 for trial in json.loads(ends[0][1])["trials"]}
 
-    def alone(self, config, *overrides):
+    def train_alone(self, config, *overrides):
+        """One host, in the folder `alone`."""
         return self.results([self.start("train", self.write(config), "--json", "--overwrite",
                                         f"output_dir={self.folder / 'alone'}", *overrides)])
+
+    def alone(self, config, *overrides):
+        """The results of one host, which trains once for all tests."""
+        key = json.dumps([config, overrides])
+        if key not in self.known:
+            self.known[key] = self.train_alone(config, *overrides)
+        return self.known[key]
 
     def plan(self, *overrides):
         """Of the one trial of GPT."""

@@ -40,9 +40,12 @@ constexpr EarlyTerminate kBrackets{.min_iter = 3, .eta = 2, .brackets = 2};
 
 /// Of which 5, 2 and 1 come to the rungs.
 std::vector<TrialConfig> sweep() {
+  GptConfig model = tiny_gpt();
+  model.num_hidden_layers = 2;
   std::vector<TrialConfig> trials;
   for (const double learning_rate : {1e-5, 3e-3, 1e-4, 1e-2, 1e-3}) {
-    TrialConfig trial = tiny_trial("trial " + std::to_string(trials.size()));
+    TrialConfig trial = tiny_trial("trial " + std::to_string(trials.size()), model);
+    trial.train.virtual_nodes = trial.train.reduction_groups = 4;
     trial.client_id = trial.name;
     trial.train.learning_rate = learning_rate;
     trials.push_back(std::move(trial));

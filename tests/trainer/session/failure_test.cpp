@@ -22,15 +22,15 @@
 namespace spillway::testing {
 namespace {
 
-constexpr std::size_t kVictim = 2;
+constexpr std::size_t kVictim = 1;
 
-/// Five trials that spill on both devices; the one in the middle is modified.
+/// Three trials that spill on both devices; the one in the middle is modified.
 void expect_alone(const std::function<TrialConfig(const TrialConfig&)>& change,
                   const std::string& reason) {
-  std::vector<TrialConfig> trials(5, tiny_trial());
-  for (std::size_t t = 0; t < trials.size(); ++t) trials[t].train.seed = 10 + t;
+  std::vector<TrialConfig> trials(3, tiny_trial());
+  for (std::size_t t = 0; t < trials.size(); ++t) trials[t].train.seed = 11 + t;
   const SessionConfig config = session_of(2, smallest_budget(tiny_trial()) * 5 / 4);
-  const RunResult healthy = train(config, trials);
+  static const RunResult healthy = train(config, trials);
   trials[kVictim] = change(trials[kVictim]);
   const RunResult result = train(config, trials);
   EXPECT_EQ(result.trials[kVictim].state, TrialState::failed);

@@ -419,7 +419,7 @@ class RandomCalls {
 
 TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
-  const std::uint64_t last = only ? only : campaign_size(20);
+  const std::uint64_t last = only ? only : campaign_size(10);
   int stopped = 0, changed = 0, clones = 0, runs = 0, calls = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_LIVE_SEED=" + std::to_string(seed));

@@ -23,8 +23,8 @@
 /// One table: what is trained x who computes which share x whether it fits there x what happens
 /// during training. The reference of every cell is the same trial on one device that holds all of
 /// it, in one lane. Each cell asserts by counters that it took its path, and controls that break
-/// one rule have other bits. A family tries a third of its cells, so that each placement is tried
-/// by two families; with SPILLWAY_CAMPAIGN=3 or more it tries all.
+/// one rule have other bits. A family tries a sixth of its cells, so that each is tried by one
+/// family at least; with SPILLWAY_CAMPAIGN=6 or more it tries all.
 namespace spillway::testing {
 namespace {
 
@@ -32,8 +32,8 @@ using Kind = SessionEvent::Kind;
 
 constexpr std::int64_t kSteps = 10, kVirtualNodes = 12, kEvaluations = 2;
 
-/// A family tries every third cell, or all in a larger campaign.
-std::size_t stride() { return std::max<std::size_t>(1, 3 / campaign_size(1)); }
+/// A family tries every sixth cell, or all in a larger campaign.
+std::size_t stride() { return std::max<std::size_t>(1, 6 / campaign_size(1)); }
 
 /// Twelve virtual nodes of two samples, each a group: any number of lanes up to twelve. An epoch
 /// ends within the fifth or the ninth step, so every change below happens within one.
