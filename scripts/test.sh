@@ -92,7 +92,7 @@ else
   stage "address and undefined" sanitized build-asan address,undefined
 fi
 stage thread sanitized build-tsan thread
-stage fuzzing bash scripts/fuzz.sh $((10 * campaign))
+stage fuzzing bash scripts/fuzz.sh $((5 * campaign))
 stage build bash scripts/build.sh build
 # It needs the compiled files of the stage before.
 if bash scripts/data.sh python >/dev/null; then
