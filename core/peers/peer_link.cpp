@@ -1,5 +1,6 @@
 #include "core/peers/peer_link.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway {
@@ -27,7 +28,7 @@ bool PeerLink::send(std::uint64_t tag, std::span<const std::byte> bytes, Peers::
 bool PeerLink::take(std::uint64_t tag, std::span<std::byte> bytes, Peers::Ended ended) {
   const MutexLock lock(mutex_);
   if (is_broken_) return false;
-  enqueue({{Kind::ready, tag, bytes.size()}, {}, {}});
+  enqueue_ready(tag, bytes.size());
   takes_.emplace(tag, Take{bytes, std::move(ended)});
   return true;
 }
@@ -77,6 +78,14 @@ void PeerLink::enqueue(Outgoing outgoing) {
   changed_.notify_all();
 }
 
+/// Before the transfers that wait: those of the peer wait for it.
+void PeerLink::enqueue_ready(std::uint64_t tag, std::uint64_t length) {
+  const auto transfer = std::ranges::find_if(
+      outgoing_, [](const Outgoing& waits) { return waits.header.kind == Kind::transfer; });
+  outgoing_.insert(transfer, Outgoing{{Kind::ready, tag, length}, {}, {}});
+  changed_.notify_all();
+}
+
 /// From here on both threads come to their end.
 void PeerLink::break_off() {
   {
@@ -95,11 +104,15 @@ Transfers PeerLink::taken_from(Transfers PeerLink::*open) {
 }
 
 void PeerLink::write_all() {
+  std::optional<Outgoing> before;  // its header is written; another follows
   while (std::optional<Outgoing> next = next_outgoing()) {
-    const bool is_written = write(*next);
-    if (!is_written) break_off();
-    if (next->send.ended) {
-      next->send.ended(is_written ? Peers::Outcome::done : Peers::Outcome::lost);
+    bool works = write_header(*next);
+    if (before) works = finish(*before, works);
+    before.reset();
+    if (works && next->header.is_followed != 0) {
+      before = std::move(next);
+    } else {
+      finish(*next, works);
     }
   }
   for (const auto& [tag, send] : taken_from(&PeerLink::sends_)) send.ended(Peers::Outcome::lost);
@@ -113,17 +126,34 @@ std::optional<PeerLink::Outgoing> PeerLink::next_outgoing() {
   if (outgoing_.empty()) return std::nullopt;
   Outgoing next = std::move(outgoing_.front());
   outgoing_.pop_front();
+  next.header.is_followed = outgoing_.empty() ? 0 : 1;
   return next;
 }
 
-bool PeerLink::write(const Outgoing& outgoing) {
-  const bool is_transfer = outgoing.header.kind == Kind::transfer;
-  const auto bytes = is_transfer ? outgoing.send.bytes : std::span(outgoing.message);
-  if (is_transfer && outgoing.header.length != bytes.size()) {
+std::span<const std::byte> PeerLink::Outgoing::bytes() const {
+  return header.kind == Kind::transfer ? send.bytes : std::span(message);
+}
+
+bool PeerLink::write_header(const Outgoing& outgoing) {
+  const Header& header = outgoing.header;
+  if (header.kind == Kind::transfer && header.length != outgoing.bytes().size()) {
     return false;  // the peer takes another length
   }
+  return write(std::as_bytes(std::span(&header, 1)));
+}
+
+/// Writes the bytes whose header is written, if the link works. Returns whether it still does.
+bool PeerLink::finish(Outgoing& outgoing, bool works) {
+  works = works && write(outgoing.bytes());
+  if (!works) break_off();
+  if (outgoing.send.ended) {
+    outgoing.send.ended(works ? Peers::Outcome::done : Peers::Outcome::lost);
+  }
+  return works;
+}
+
+bool PeerLink::write(std::span<const std::byte> bytes) {
   try {
-    pipe_->write(std::as_bytes(std::span(&outgoing.header, 1)));
     if (!bytes.empty()) pipe_->write(bytes);
     return true;
   } catch (const PipeBroken& broken) {
@@ -133,13 +163,18 @@ bool PeerLink::write(const Outgoing& outgoing) {
 }
 
 void PeerLink::read_all() {
+  std::deque<Incoming> announced;
   try {
-    while (read_one()) {
+    pipe_->expect(std::as_writable_bytes(std::span(&next_header_, 1)));
+    while (read_next(announced)) {
     }
   } catch (const PipeBroken& broken) {
     note(broken);
   }
   break_off();
+  for (const Incoming& incoming : announced) {
+    if (incoming.ended) incoming.ended(Peers::Outcome::lost);
+  }
   for (const auto& [tag, take] : taken_from(&PeerLink::takes_)) take.ended(Peers::Outcome::lost);
   if (is_lost()) listener_.lost(peer_, why_lost());
 }
@@ -156,23 +191,49 @@ std::string PeerLink::why_lost() {
   return why_;
 }
 
-/// False if the peer sends what this host does not take.
-bool PeerLink::read_one() {
-  Header header;
-  pipe_->read(std::as_writable_bytes(std::span(&header, 1)));
+/// A header, and the bytes that come before the next one. `announced`: whose bytes have not come
+/// yet. False if the peer sends what this host does not take.
+bool PeerLink::read_next(std::deque<Incoming>& announced) {
+  const auto next_header = std::as_writable_bytes(std::span(&next_header_, 1));
+  pipe_->read(next_header);
+  const Header header = next_header_;
+  std::optional<Incoming> incoming = announced_by(header);
+  if (!incoming) return false;
+  announced.push_back(*std::move(incoming));
+  const bool is_followed = header.is_followed != 0;
+  const std::span<std::byte> bytes = announced.back().bytes;
+  if (is_followed) pipe_->expect(next_header);
+  if (!bytes.empty()) pipe_->expect(bytes);
+  if (!is_followed) pipe_->expect(next_header);
+  for (; announced.size() > (is_followed ? 1 : 0); announced.pop_front()) {
+    finish(announced.front());
+  }
+  return true;
+}
+
+/// What comes, without bytes if only the header does. Nothing if this host does not take it.
+std::optional<PeerLink::Incoming> PeerLink::announced_by(const Header& header) {
   switch (header.kind) {
     case Kind::ready:
       note_ready(header);
-      return true;
+      return Incoming();
     case Kind::epoch:
       note_epoch(header);
-      return true;
+      return Incoming();
     case Kind::transfer:
-      return read_transfer(header);
+      return transfer_of(header);
     case Kind::message:
-      return read_message(header);
+      if (header.length > Peers::kMostMessage) return std::nullopt;
+      return Incoming(header.length, /*is_heard=*/true);
   }
-  return false;
+  return std::nullopt;
+}
+
+/// Reads its bytes.
+void PeerLink::finish(const Incoming& incoming) {
+  if (!incoming.bytes.empty()) pipe_->read(incoming.bytes);
+  if (incoming.is_message) listener_.heard(peer_, incoming.own);
+  if (incoming.ended) incoming.ended(Peers::Outcome::done);
 }
 
 void PeerLink::note_ready(const Header& header) {
@@ -193,42 +254,12 @@ void PeerLink::note_epoch(const Header& header) {
 }
 
 /// The take of a transfer of an earlier epoch has ended: its bytes go nowhere.
-bool PeerLink::read_transfer(const Header& header) {
-  std::optional<Take> take;
-  std::vector<std::byte> nowhere;
-  {
-    const MutexLock lock(mutex_);
-    if (is_stale()) {
-      nowhere.resize(header.length);
-      take.emplace(nowhere, [](Peers::Outcome) {});
-    } else {
-      take = take_of(header);
-    }
-  }
-  if (!take) return false;
-  try {
-    if (header.length > 0) pipe_->read(take->bytes);
-  } catch (const PipeBroken& broken) {
-    note(broken);
-    take->ended(Peers::Outcome::lost);
-    return false;
-  }
-  take->ended(Peers::Outcome::done);
-  return true;
-}
-
-std::optional<PeerLink::Take> PeerLink::take_of(const Header& header) {
+std::optional<PeerLink::Incoming> PeerLink::transfer_of(const Header& header) {
+  const MutexLock lock(mutex_);
+  if (is_stale()) return Incoming(header.length, /*is_heard=*/false);
   const auto found = takes_.find(header.tag);
   if (found == takes_.end() || found->second.bytes.size() != header.length) return std::nullopt;
-  return std::move(takes_.extract(found).mapped());
-}
-
-bool PeerLink::read_message(const Header& header) {
-  if (header.length > Peers::kMostMessage) return false;
-  std::vector<std::byte> message(header.length);
-  if (!message.empty()) pipe_->read(message);
-  listener_.heard(peer_, message);
-  return true;
+  return Incoming(std::move(takes_.extract(found).mapped()));
 }
 
 bool PeerLink::is_lost() {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/mutex.h"
@@ -18,8 +19,9 @@
 namespace spillway {
 
 /// The connection to one other host: a reading and a writing thread. A header goes before the bytes
-/// of each transfer and message. A host says which takes it has posted, and a transfer begins when
-/// the sender knows of its take; so neither thread ever waits for anything but the pipe.
+/// of each transfer and message, and if more waits, the next header too, so that the receiver can
+/// ask for the next bytes in time. A host says which takes it has posted, and a transfer begins
+/// when the sender knows of its take; so neither thread ever waits for anything but the pipe.
 class PeerLink {
  public:
   /// `peer`: its number. The listener outlives the link, and may be called before this returns.
@@ -48,7 +50,8 @@ class PeerLink {
       epoch,  ///< `tag`: of what follows
     } kind = Kind::ready;
     std::uint64_t tag = 0;
-    std::uint64_t length = 0;  ///< in bytes
+    std::uint64_t length = 0;       ///< in bytes
+    std::uint64_t is_followed = 0;  ///< 1: the next header comes before the bytes of this one
   };
   using Kind = Header::Kind;
   struct Send {
@@ -63,23 +66,45 @@ class PeerLink {
     Header header;
     Send send;                       ///< of a transfer
     std::vector<std::byte> message;  ///< the bytes of a message
+
+    std::span<const std::byte> bytes() const;
+  };
+  /// What the peer has announced by a header.
+  struct Incoming {
+    Incoming() = default;
+    Incoming(const Incoming&) = delete;
+    Incoming(Incoming&&) = default;
+    Incoming& operator=(const Incoming&) = delete;
+    Incoming& operator=(Incoming&&) = delete;
+    ~Incoming() = default;
+    explicit Incoming(Take take) : bytes(take.bytes), ended(std::move(take.ended)) {}
+    /// A message, or what nobody takes any more.
+    Incoming(std::uint64_t length, bool is_heard) : own(length), bytes(own), is_message(is_heard) {}
+
+    std::vector<std::byte> own;
+    std::span<std::byte> bytes;  ///< where they go; moves with `own`
+    bool is_message = false;
+    Peers::Ended ended;  ///< of a take
   };
 
   void enqueue(Outgoing outgoing) SPILLWAY_REQUIRES(mutex_);
+  void enqueue_ready(std::uint64_t tag, std::uint64_t length) SPILLWAY_REQUIRES(mutex_);
   void break_off();
   bool is_stale() SPILLWAY_REQUIRES(mutex_) { return peer_epoch_ < epoch_; }
   template <typename Transfers>
   Transfers taken_from(Transfers PeerLink::*open);
   void write_all();
   std::optional<Outgoing> next_outgoing();
-  bool write(const Outgoing& outgoing);
+  bool write_header(const Outgoing& outgoing);
+  bool finish(Outgoing& outgoing, bool works);
+  bool write(std::span<const std::byte> bytes);
   void read_all();
-  bool read_one();
+  bool read_next(std::deque<Incoming>& announced);
+  std::optional<Incoming> announced_by(const Header& header);
+  std::optional<Incoming> transfer_of(const Header& header);
+  void finish(const Incoming& incoming);
   void note_ready(const Header& header);
   void note_epoch(const Header& header);
-  bool read_transfer(const Header& header);
-  std::optional<Take> take_of(const Header& header) SPILLWAY_REQUIRES(mutex_);
-  bool read_message(const Header& header);
   bool is_lost();
   void note(const PipeBroken& broken);
   std::string why_lost();
@@ -87,6 +112,7 @@ class PeerLink {
   const int peer_;
   const std::unique_ptr<Pipe> pipe_;
   PeersListener& listener_;
+  Header next_header_;  // of the reading thread
   Mutex mutex_;
   CondVar changed_;
   std::deque<Outgoing> outgoing_ SPILLWAY_GUARDED_BY(mutex_);

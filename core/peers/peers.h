@@ -15,7 +15,8 @@ namespace spillway {
 class PeersListener {
  public:
   virtual ~PeersListener() = default;
-  /// A message of notify(). Those of a peer arrive in the order of its calls.
+  /// A message of notify(). Those of a peer arrive in the order of its calls; between them and
+  /// transfers there is no order.
   virtual void heard(int from, std::span<const std::byte> message) = 0;
   /// The connection to a peer broke, or a transfer has another length there than here. Called once,
   /// after its transfers have ended; nothing else comes from it. Not called after abandon(). The
@@ -50,7 +51,7 @@ class Peers {
   virtual bool take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) = 0;
   /// Sends a copy of a message of at most kMostMessage. False as for send().
   virtual bool notify(int to, std::span<const std::byte> message) = 0;
-  /// Ends all open transfers as lost, except those whose bytes are moving, which end by themselves.
+  /// Ends all open transfers as lost, except those that have begun, which end by themselves.
   /// Later ones meet only those of peers in the same epoch. Epochs count up from 0; messages do not
   /// belong to any. Not from a callback.
   virtual void begin_epoch(std::uint64_t epoch) = 0;

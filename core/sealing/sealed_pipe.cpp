@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,17 +43,12 @@ class Way {
                                               key_.data());
     return sealed_;
   }
-  /// Room for the next part, sealed.
-  std::span<std::byte> room(std::size_t size) {
-    sealed_.resize(size + kTag);
-    return sealed_;
-  }
-  /// The part that lies in the room. False: it is not the next one of the other end.
-  bool unseal(std::span<std::byte> part) {
+  /// The next part. False: what is sealed is not the next one of the other end.
+  bool unseal(std::span<const std::byte> sealed, std::span<std::byte> part) {
     const Nonce nonce = next_nonce();
-    return crypto_aead_chacha20poly1305_ietf_decrypt(
-               data_of(part), nullptr, nullptr, data_of(std::span<const std::byte>(sealed_)),
-               sealed_.size(), nullptr, 0, nonce.data(), key_.data()) == 0;
+    return crypto_aead_chacha20poly1305_ietf_decrypt(data_of(part), nullptr, nullptr,
+                                                     data_of(sealed), sealed.size(), nullptr, 0,
+                                                     nonce.data(), key_.data()) == 0;
   }
 
  private:
@@ -73,6 +69,9 @@ class SealedPipe final : public Pipe {
  public:
   SealedPipe(std::shared_ptr<Pipe> pipe, const Key& writing, const Key& reading)
       : pipe_(std::move(pipe)), writing_(writing), reading_(reading) {}
+  ~SealedPipe() override { pipe_->close(); }  // before the rooms are gone
+  SealedPipe(const SealedPipe&) = delete;
+  SealedPipe& operator=(const SealedPipe&) = delete;
 
   void write(std::span<const std::byte> bytes) override {
     for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size()))) {
@@ -80,17 +79,44 @@ class SealedPipe final : public Pipe {
     }
   }
   void read(std::span<std::byte> bytes) override {
+    if (rooms_.empty()) expect(bytes);
     for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size()))) {
+      const std::vector<std::byte> room = read_room();
       const auto part = bytes.first(std::min(kPart, bytes.size()));
-      pipe_->read(reading_.room(part.size()));
-      if (!reading_.unseal(part)) throw PipeBroken("damaged or foreign bytes");
+      if (room.size() != part.size() + kTag || !reading_.unseal(room, part)) {
+        throw PipeBroken("damaged or foreign bytes");
+      }
     }
+  }
+  void expect(std::span<std::byte> bytes) override {
+    for (std::size_t left = bytes.size(); left > 0; left -= std::min(kPart, left)) {
+      sizes_.push_back(std::min(kPart, left) + kTag);
+    }
+    make_rooms();
   }
   void close() override { pipe_->close(); }
 
  private:
+  static constexpr std::size_t kRooms = 4;
+
+  void make_rooms() {
+    for (; rooms_.size() < kRooms && !sizes_.empty(); sizes_.pop_front()) {
+      pipe_->expect(rooms_.emplace_back(sizes_.front()));
+    }
+  }
+  /// The next part, sealed.
+  std::vector<std::byte> read_room() {
+    pipe_->read(rooms_.front());
+    std::vector<std::byte> room = std::move(rooms_.front());
+    rooms_.pop_front();
+    make_rooms();
+    return room;
+  }
+
   const std::shared_ptr<Pipe> pipe_;
   Way writing_, reading_;
+  std::deque<std::size_t> sizes_;             // of sealed parts that will come
+  std::deque<std::vector<std::byte>> rooms_;  // for those that come before them
 };
 
 /// The host with the lower number writes first, because a write may wait for the read.

@@ -21,46 +21,53 @@ RATES = (10 * MB, 30 * MB, 100 * MB)
 DEVICES = 10  # of a host
 SAMPLES = 4  # of a virtual node
 HOUR = 1000  # steps, which take longer than an hour
-SLOW = 8  # a device is so many times slower than a core, which sleeps meanwhile
+SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # that of the plans
 
 
 def gpt(arguments, batch, virtual_nodes, groups, devices, steps):
-    slow = {"memory": "1GiB", "imitate": {"slowdown": SLOW}}
-    return {"name": "gpt", "devices": [slow] * devices,
+    return {"name": "gpt", "devices": devices,
             "model": {"num_hidden_layers": 4, "hidden_size": arguments.width, "num_attention_heads": 8,
                       "max_position_embeddings": 64},
             "data": {"path": arguments.text, "eval_fraction": 0},
             "train": {"batch_size": batch, "virtual_nodes": virtual_nodes,
-                      "reduction_groups": groups, "data_parallel": devices, "max_steps": steps},
+                      "reduction_groups": groups, "data_parallel": len(devices),
+                      "max_steps": steps},
             "checkpoint": {"keep": 0}}
 
 
 def trained_steps(program, config, size, rate):
-    """Milliseconds a step, trained and planned. One host has no network."""
+    """Milliseconds a step, trained and planned, and the rate of TCP on the network. One host has no
+    network."""
+    tcp_rate = None
     if size == 1:
         run = host_processes.train(program, config, size)
     else:
         with shaped_network.Network(size, rate) as network:
+            tcp_rate = network.tcp_rate(rate)
             run = host_processes.train(program, config, size,
-                                       f"hosts.network_rate={rate // 1000}kB/s", network=network)
-    return [1e3 * spillway_run.step_seconds(run, process) for process in ("real", "planned")]
+                                       f"hosts.network_rate={tcp_rate / 1000:.0f}kB/s",
+                                       network=network)
+    return [*(1e3 * spillway_run.step_seconds(run, process) for process in ("real", "planned")),
+            tcp_rate]
 
 
 def print_trained(arguments):
     """Plans beside what hosts need."""
     program = f"{arguments.bin}/spillway"
-    tables.print_head(["hosts", "network of a host, MB/s", "trained, ms a step", "planned",
-                       "planned / trained"])
+    tables.print_head(["hosts", "network of a host, MB/s", "TCP both ways, MB/s",
+                       "trained, ms a step", "planned", "planned / trained"])
     worst = 1
     for size in arguments.sizes:
-        config = gpt(arguments, 12, 12, 12, 1, arguments.steps)
+        config = gpt(arguments, 12, 12, 12, [{"memory": "1GiB"}], arguments.steps)
         for rate in arguments.rates if size > 1 else [None]:
             steps = [trained_steps(program, config, size, rate) for _ in range(arguments.rounds)]
-            real, planned = zip(*steps)
-            ratios = [p / r for r, p in steps]
+            real, planned, tcp_rates = zip(*steps)
+            ratios = [p / r for r, p, _ in steps]
             worst = max(worst, statistics.median(ratios), 1 / statistics.median(ratios))
-            tables.print_row([str(size), str(rate // MB) if rate else "", tables.spread(real, 0),
-                              tables.spread(planned, 0), tables.spread(ratios, 2)])
+            carried = tables.spread([each / MB for each in tcp_rates], 0) if rate else ""
+            tables.print_row([str(size), str(rate // MB) if rate else "", carried,
+                              tables.spread(real, 0), tables.spread(planned, 0),
+                              tables.spread(ratios, 2)])
     return worst
 
 
@@ -79,7 +86,7 @@ def print_scaling(arguments, title, batch_of, groups_of):
     alone = None
     for size in arguments.fleet:
         batch = batch_of(size)
-        config = gpt(arguments, batch, batch // SAMPLES, groups_of(size), DEVICES, HOUR)
+        config = gpt(arguments, batch, batch // SAMPLES, groups_of(size), [SLOW] * DEVICES, HOUR)
         row, longest = [], 0
         for rate in arguments.wide_rates:
             step_s, plan_s = step_and_time(program, config, f"hosts.size={size}",

@@ -3,8 +3,10 @@ Needs Linux, root, and the programs `ip` and `tc`."""
 
 import contextlib
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
 
 
 def is_possible():
@@ -42,6 +44,15 @@ class Network:
     def command(self, number, command):
         """Runs a command on a host."""
         return ["ip", "netns", "exec", self._host(number), *command]
+
+    def tcp_rate(self, num_bytes):
+        """Bytes a second that two hosts receive of so many that they send each other at once."""
+        script = pathlib.Path(__file__).with_name("tcp_rate.py")
+        hosts = [subprocess.Popen(
+            self.command(number, [sys.executable, str(script), str(number), self.address(0), "5201",
+                                  str(num_bytes)]), stdout=subprocess.PIPE, text=True)
+                 for number in range(2)]
+        return min(float(host.communicate(timeout=100)[0]) for host in hosts)
 
     def close(self):
         for number in range(self._size):

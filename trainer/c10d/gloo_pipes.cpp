@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstdlib>
+#include <deque>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -33,34 +35,62 @@ at::Tensor tensor_of(std::span<const std::byte> bytes) {
                        {static_cast<std::int64_t>(bytes.size())}, at::kByte);
 }
 
-class GlooPipe final : public Pipe {
+/// One direction of a pipe, in a group of the two hosts.
+class GlooWay {
  public:
-  /// `peer`: in the group, which has two members.
-  GlooPipe(Group group, int peer) : peer_(peer), group_(std::move(group)) {}
-  ~GlooPipe() override { close(); }
+  GlooWay(Group group, int peer) : peer_(peer), group_(std::move(group)) {}
 
-  void write(std::span<const std::byte> bytes) override {
-    std::vector<at::Tensor> tensors{tensor_of(bytes)};
-    run(writing_, [&](auto& group) { return group.send(tensors, peer_, kTag); });
-  }
-  void read(std::span<std::byte> bytes) override {
-    std::vector<at::Tensor> tensors{tensor_of(bytes)};
-    run(reading_, [&](auto& group) { return group.recv(tensors, peer_, kTag); });
+  void write(std::span<const std::byte> bytes) {
+    run([&](c10d::ProcessGroupGloo& group) {
+      std::vector<at::Tensor> tensors{tensor_of(bytes)};
+      return group.send(tensors, peer_, kTag);
+    });
   }
 
-  void close() override {
-    Group last;  // destroyed without the lock
+  void read(std::span<std::byte> bytes) {
+    run([&](c10d::ProcessGroupGloo& group) SPILLWAY_REQUIRES(mutex_) {
+      if (expected_.empty()) return begin_read(group, bytes);
+      const Expected first = std::move(expected_.front());
+      expected_.pop_front();
+      assert(first.bytes.data() == bytes.data() && first.bytes.size() == bytes.size());
+      if (!first.work) throw PipeBroken("the connection broke");
+      return first.work;
+    });
+  }
+
+  void expect(std::span<std::byte> bytes) {
+    const NoSigpipe no_sigpipe;
     const MutexLock lock(mutex_);
-    last = std::move(group_);
-    for (const Work& work : {writing_, reading_}) {
-      if (work) work->abort();
+    if (!group_) return;
+    Expected& last = expected_.emplace_back(bytes);
+    try {
+      last.work = begin_read(*group_, bytes);
+    } catch (const std::exception&) {  // the connection broke: its read will say so
     }
   }
 
+  void close() {
+    Group last;  // destroyed without the lock
+    const MutexLock lock(mutex_);
+    last = std::move(group_);
+    if (work_) work_->abort();
+    expected_.clear();  // with the lock: after any close() Gloo writes into none of them
+  }
+
  private:
+  struct Expected {
+    std::span<std::byte> bytes;
+    Work work = {};  // null: it could not begin
+  };
+
+  Work begin_read(c10d::ProcessGroupGloo& group, std::span<std::byte> bytes) const {
+    std::vector<at::Tensor> tensors{tensor_of(bytes)};
+    return group.recv(tensors, peer_, kTag);
+  }
+
   /// The work is there for close() while this thread waits for it.
   template <typename Begin>
-  void run(Work& here, const Begin& begin) {
+  void run(const Begin& begin) {
     const NoSigpipe no_sigpipe;
     Group group;
     Work work;
@@ -70,7 +100,7 @@ class GlooPipe final : public Pipe {
         const MutexLock lock(mutex_);
         if (!group_) throw PipeBroken("closed");
         group = group_;
-        here = work = begin(*group);
+        work_ = work = begin(*group);
       }
       is_done = work->wait(kEver);
     } catch (const PipeBroken&) {
@@ -78,14 +108,37 @@ class GlooPipe final : public Pipe {
     } catch (const std::exception&) {  // the connection broke
     }
     const MutexLock lock(mutex_);
-    here.reset();
+    work_.reset();
     if (!is_done) throw PipeBroken("the connection broke");
   }
 
   const int peer_;
   Mutex mutex_;
-  Group group_ SPILLWAY_GUARDED_BY(mutex_);
-  Work writing_, reading_;
+  Group group_ SPILLWAY_GUARDED_BY(mutex_);  // null: closed
+  Work work_ SPILLWAY_GUARDED_BY(mutex_);
+  std::deque<Expected> expected_ SPILLWAY_GUARDED_BY(mutex_);
+};
+
+/// In Gloo a receiver says when it is ready. In a group for both directions it would say so behind
+/// all that it is sending itself.
+class GlooPipe final : public Pipe {
+ public:
+  /// `peer`: in both groups, which have two members.
+  GlooPipe(Group out, Group in, int peer) : out_(std::move(out), peer), in_(std::move(in), peer) {}
+  ~GlooPipe() override { close(); }
+  GlooPipe(const GlooPipe&) = delete;
+  GlooPipe& operator=(const GlooPipe&) = delete;
+
+  void write(std::span<const std::byte> bytes) override { out_.write(bytes); }
+  void read(std::span<std::byte> bytes) override { in_.read(bytes); }
+  void expect(std::span<std::byte> bytes) override { in_.expect(bytes); }
+  void close() override {
+    out_.close();
+    in_.close();
+  }
+
+ private:
+  GlooWay out_, in_;
 };
 
 void refuse_tls() {
@@ -119,16 +172,24 @@ std::unique_ptr<Pipe> GlooConnector::connect(int peer, std::chrono::milliseconds
   const NoSigpipe no_sigpipe;
   const auto [first, second] = std::minmax(place_.number, peer);
   const int own = place_.number == first ? 0 : 1;
-  try {
-    const auto options = c10d::ProcessGroupGloo::Options::create(limit);
+  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto connected = [&](int from, int to) {
+    const auto left = std::max(std::chrono::milliseconds(1),
+                               std::chrono::duration_cast<std::chrono::milliseconds>(
+                                   end - std::chrono::steady_clock::now()));
+    const auto options = c10d::ProcessGroupGloo::Options::create(left);
     options->devices.push_back(device_->gloo);
     options->threads = 1;
     const auto store = rendezvous_.store()->clone();  // waits of its own
-    store->setTimeout(limit);
+    store->setTimeout(left);
     const auto pair = c10::make_intrusive<c10d::PrefixStore>(
-        fmt::format("{}/{}-{}", place_.group, first, second), store);
-    return std::make_unique<GlooPipe>(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options), 1 - own);
+        fmt::format("{}/{}-{}", place_.group, from, to), store);
+    return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
+  };
+  try {
+    Group there = connected(first, second), back = connected(second, first);
+    if (own == 1) std::swap(there, back);
+    return std::make_unique<GlooPipe>(std::move(there), std::move(back), 1 - own);
   } catch (const std::exception& error) {
     throw Error(
         fmt::format("host {} could not connect to host {} of group '{}' at {} within {} s ({}); "

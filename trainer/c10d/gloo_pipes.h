@@ -16,8 +16,8 @@ struct GlooPlace {
   std::string address = "127.0.0.1";  ///< where this host listens; the others reach it there
 };
 
-/// Connects this host to others by c10d's ProcessGroupGloo: a group of two for each pipe, so that a
-/// host that is lost takes no other pipe with it. Thread-safe.
+/// Connects this host to others by c10d's ProcessGroupGloo: a group of two for each direction of a
+/// pipe, so that a host that is lost takes no other pipe with it. Thread-safe.
 class GlooConnector {
  public:
   /// The rendezvous outlives this. Throws Error if the environment asks Gloo for TLS, which PyTorch

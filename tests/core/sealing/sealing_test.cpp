@@ -257,6 +257,31 @@ TEST(SealedPipes, AreOfOneTokenOneGroupAndTwoHosts) {
   }
 }
 
+/// The pipe below breaks if a read is another one than expected.
+TEST(SealedPipes, ReadWhatTheyExpectAndWhatTheyDoNot) {
+  auto [first, second] = InProcessPipe::make();
+  auto made = std::async([pipe = std::move(second)]() mutable {
+    return sealed_end(std::move(pipe), {.number = 1, .peer = 0});
+  });
+  const std::unique_ptr<Pipe> one = sealed_end(std::move(first), {}), other = made.get();
+  std::vector<Content> sent;
+  // Several parts, more than are expected at once below.
+  for (const std::size_t size : {1u, (1u << 20) + 1, 32u, 2u << 20, 5u}) {
+    sent.emplace_back(size, static_cast<std::byte>(sent.size() + 1));
+  }
+  auto writing = std::async([&] {
+    for (const Content& each : sent) one->write(each);
+  });
+  std::vector<Content> read;
+  for (const Content& each : sent) read.emplace_back(each.size());
+  for (std::size_t i = 0; i < 3; ++i) other->expect(read[i]);
+  for (std::size_t i = 0; i < 4; ++i) other->read(read[i]);
+  other->expect(read[4]);
+  other->read(read[4]);
+  writing.get();
+  EXPECT_EQ(read, sent);
+}
+
 /// Sends an end what the end has written.
 class Mirror final : public Pipe {
  public:

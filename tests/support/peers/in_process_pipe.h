@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 namespace spillway::testing {
 
 /// Two ends in one process. A write waits for its read, as over a network whose buffers are full.
+/// It breaks if a read is another one than expected.
 class InProcessPipe final : public Pipe {
  public:
   static std::pair<std::unique_ptr<Pipe>, std::unique_ptr<Pipe>> make() {
@@ -33,6 +35,11 @@ class InProcessPipe final : public Pipe {
   }
 
   void read(std::span<std::byte> bytes) override {
+    if (!expected_.empty()) {
+      const std::span<std::byte> expected = expected_.front();
+      expected_.pop_front();
+      if (expected.data() != bytes.data() || expected.size() != bytes.size()) close();
+    }
     const MutexLock lock(in_->mutex);
     in_->changed.wait(in_->mutex, [this]() SPILLWAY_REQUIRES(in_->mutex) {
       return in_->is_closed || in_->is_offered;
@@ -42,6 +49,8 @@ class InProcessPipe final : public Pipe {
     in_->is_offered = false;
     in_->changed.notify_all();
   }
+
+  void expect(std::span<std::byte> bytes) override { expected_.push_back(bytes); }
 
   void close() override {
     for (const auto& way : {in_, out_}) {
@@ -63,6 +72,7 @@ class InProcessPipe final : public Pipe {
       : out_(std::move(out)), in_(std::move(in)) {}
 
   const std::shared_ptr<Way> out_, in_;
+  std::deque<std::span<std::byte>> expected_;  // of the thread that reads
 };
 
 }  // namespace spillway::testing
