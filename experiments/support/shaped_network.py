@@ -30,7 +30,7 @@ class Network:
             for device in ("eth0", "lo"):
                 _run(*inside, "ip", "link", "set", device, "up")
             limit = ["root", "tbf", "rate", f"{8 * bytes_per_s}bit", "burst", "256kb", "latency",
-                     "100ms"]
+                     "20ms"]
             _run(*inside, "tc", "qdisc", "add", "dev", "eth0", *limit)
             _run("tc", "qdisc", "add", "dev", port, *limit)
 
