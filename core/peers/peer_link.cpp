@@ -40,7 +40,8 @@ bool PeerLink::notify(std::span<const std::byte> message) {
   return true;
 }
 
-/// Transfers that wait in the queue end too: the peer will not take them.
+/// Transfers that wait in the queue end too: the peer will not take them. The queue does not become
+/// empty, because the next header may be promised.
 void PeerLink::begin_epoch(std::uint64_t epoch) {
   std::vector<Peers::Ended> ends;
   {

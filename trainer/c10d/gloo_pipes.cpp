@@ -173,20 +173,20 @@ std::unique_ptr<Pipe> GlooConnector::connect(int peer, std::chrono::milliseconds
   const auto [first, second] = std::minmax(place_.number, peer);
   const int own = place_.number == first ? 0 : 1;
   const auto end = std::chrono::steady_clock::now() + limit;
-  const auto connected = [&](int from, int to) {
-    const auto left = std::max(std::chrono::milliseconds(1),
-                               std::chrono::duration_cast<std::chrono::milliseconds>(
-                                   end - std::chrono::steady_clock::now()));
-    const auto options = c10d::ProcessGroupGloo::Options::create(left);
-    options->devices.push_back(device_->gloo);
-    options->threads = 1;
-    const auto store = rendezvous_.store()->clone();  // waits of its own
-    store->setTimeout(left);
-    const auto pair = c10::make_intrusive<c10d::PrefixStore>(
-        fmt::format("{}/{}-{}", place_.group, from, to), store);
-    return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
-  };
   try {
+    const auto store = rendezvous_.store()->clone();  // waits of its own
+    const auto connected = [&](int from, int to) {
+      const auto left = std::max(std::chrono::milliseconds(1),
+                                 std::chrono::duration_cast<std::chrono::milliseconds>(
+                                     end - std::chrono::steady_clock::now()));
+      const auto options = c10d::ProcessGroupGloo::Options::create(left);
+      options->devices.push_back(device_->gloo);
+      options->threads = 1;
+      store->setTimeout(left);
+      const auto pair = c10::make_intrusive<c10d::PrefixStore>(
+          fmt::format("{}/{}-{}", place_.group, from, to), store);
+      return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
+    };
     Group there = connected(first, second), back = connected(second, first);
     if (own == 1) std::swap(there, back);
     return std::make_unique<GlooPipe>(std::move(there), std::move(back), 1 - own);
