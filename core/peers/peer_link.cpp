@@ -28,7 +28,7 @@ bool PeerLink::send(std::uint64_t tag, std::span<const std::byte> bytes, Peers::
 bool PeerLink::take(std::uint64_t tag, std::span<std::byte> bytes, Peers::Ended ended) {
   const MutexLock lock(mutex_);
   if (is_broken_) return false;
-  enqueue_ready(tag, bytes.size());
+  enqueue({{Kind::ready, tag, bytes.size()}, {}, {}});
   takes_.emplace(tag, Take{bytes, std::move(ended)});
   return true;
 }
@@ -40,8 +40,8 @@ bool PeerLink::notify(std::span<const std::byte> message) {
   return true;
 }
 
-/// Transfers that wait in the queue end too: the peer will not take them. The queue does not become
-/// empty, because the next header may be promised.
+/// Transfers that wait in the queue end too: the peer will not take them. The queue keeps at least
+/// the new header, because the peer may have been told that one follows.
 void PeerLink::begin_epoch(std::uint64_t epoch) {
   std::vector<Peers::Ended> ends;
   {
@@ -74,16 +74,14 @@ void PeerLink::abandon() {
   if (reader_.joinable()) reader_.join();
 }
 
+/// A posted take goes before the transfers that wait, because a transfer of the peer waits for it.
 void PeerLink::enqueue(Outgoing outgoing) {
-  outgoing_.push_back(std::move(outgoing));
-  changed_.notify_all();
-}
-
-/// Before the transfers that wait: those of the peer wait for it.
-void PeerLink::enqueue_ready(std::uint64_t tag, std::uint64_t length) {
-  const auto transfer = std::ranges::find_if(
-      outgoing_, [](const Outgoing& waits) { return waits.header.kind == Kind::transfer; });
-  outgoing_.insert(transfer, Outgoing{{Kind::ready, tag, length}, {}, {}});
+  auto place = outgoing_.end();
+  if (outgoing.header.kind == Kind::ready) {
+    place = std::ranges::find(outgoing_, Kind::transfer,
+                              [](const Outgoing& waits) { return waits.header.kind; });
+  }
+  outgoing_.insert(place, std::move(outgoing));
   changed_.notify_all();
 }
 
@@ -174,7 +172,7 @@ void PeerLink::read_all() {
   }
   break_off();
   for (const Incoming& incoming : announced) {
-    if (incoming.ended) incoming.ended(Peers::Outcome::lost);
+    if (incoming.take.ended) incoming.take.ended(Peers::Outcome::lost);
   }
   for (const auto& [tag, take] : taken_from(&PeerLink::takes_)) take.ended(Peers::Outcome::lost);
   if (is_lost()) listener_.lost(peer_, why_lost());
@@ -192,8 +190,8 @@ std::string PeerLink::why_lost() {
   return why_;
 }
 
-/// A header, and the bytes that come before the next one. `announced`: whose bytes have not come
-/// yet. False if the peer sends what this host does not take.
+/// Reads a header, and the bytes that come before the next one. `announced`: what has its header
+/// here, but not its bytes. False if the peer sends what this host does not take.
 bool PeerLink::read_next(std::deque<Incoming>& announced) {
   const auto next_header = std::as_writable_bytes(std::span(&next_header_, 1));
   pipe_->read(next_header);
@@ -202,7 +200,7 @@ bool PeerLink::read_next(std::deque<Incoming>& announced) {
   if (!incoming) return false;
   announced.push_back(*std::move(incoming));
   const bool is_followed = header.is_followed != 0;
-  const std::span<std::byte> bytes = announced.back().bytes;
+  const std::span<std::byte> bytes = announced.back().bytes();
   if (is_followed) pipe_->expect(next_header);
   if (!bytes.empty()) pipe_->expect(bytes);
   if (!is_followed) pipe_->expect(next_header);
@@ -212,7 +210,11 @@ bool PeerLink::read_next(std::deque<Incoming>& announced) {
   return true;
 }
 
-/// What comes, without bytes if only the header does. Nothing if this host does not take it.
+std::span<std::byte> PeerLink::Incoming::bytes() {
+  return own.empty() ? take.bytes : std::span(own);
+}
+
+/// What a header announces; nothing if this host does not take it.
 std::optional<PeerLink::Incoming> PeerLink::announced_by(const Header& header) {
   switch (header.kind) {
     case Kind::ready:
@@ -225,16 +227,16 @@ std::optional<PeerLink::Incoming> PeerLink::announced_by(const Header& header) {
       return transfer_of(header);
     case Kind::message:
       if (header.length > Peers::kMostMessage) return std::nullopt;
-      return Incoming(header.length, /*is_heard=*/true);
+      return Incoming{.own = std::vector<std::byte>(header.length), .is_message = true};
   }
   return std::nullopt;
 }
 
 /// Reads its bytes.
-void PeerLink::finish(const Incoming& incoming) {
-  if (!incoming.bytes.empty()) pipe_->read(incoming.bytes);
+void PeerLink::finish(Incoming& incoming) {
+  if (!incoming.bytes().empty()) pipe_->read(incoming.bytes());
   if (incoming.is_message) listener_.heard(peer_, incoming.own);
-  if (incoming.ended) incoming.ended(Peers::Outcome::done);
+  if (incoming.take.ended) incoming.take.ended(Peers::Outcome::done);
 }
 
 void PeerLink::note_ready(const Header& header) {
@@ -257,10 +259,10 @@ void PeerLink::note_epoch(const Header& header) {
 /// The take of a transfer of an earlier epoch has ended: its bytes go nowhere.
 std::optional<PeerLink::Incoming> PeerLink::transfer_of(const Header& header) {
   const MutexLock lock(mutex_);
-  if (is_stale()) return Incoming(header.length, /*is_heard=*/false);
+  if (is_stale()) return Incoming{.own = std::vector<std::byte>(header.length)};
   const auto found = takes_.find(header.tag);
   if (found == takes_.end() || found->second.bytes.size() != header.length) return std::nullopt;
-  return Incoming(std::move(takes_.extract(found).mapped()));
+  return Incoming{.take = std::move(takes_.extract(found).mapped())};
 }
 
 bool PeerLink::is_lost() {

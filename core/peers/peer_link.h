@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "core/base/mutex.h"
@@ -19,9 +18,10 @@
 namespace spillway {
 
 /// The connection to one other host: a reading and a writing thread. A header goes before the bytes
-/// of each transfer and message, and if more waits, the next header too, so that the receiver can
-/// ask for the next bytes in time. A host says which takes it has posted, and a transfer begins
-/// when the sender knows of its take; so neither thread ever waits for anything but the pipe.
+/// of each transfer and message. If more waits, the next header goes before them too, so that the
+/// receiver can ask for the next bytes in time. A host says which takes it has posted, and a
+/// transfer begins when the sender knows of its take; so neither thread ever waits for anything but
+/// the pipe.
 class PeerLink {
  public:
   /// `peer`: its number. The listener outlives the link, and may be called before this returns.
@@ -71,24 +71,15 @@ class PeerLink {
   };
   /// What the peer has announced by a header.
   struct Incoming {
-    Incoming() = default;
-    Incoming(const Incoming&) = delete;
-    Incoming(Incoming&&) = default;
-    Incoming& operator=(const Incoming&) = delete;
-    Incoming& operator=(Incoming&&) = delete;
-    ~Incoming() = default;
-    explicit Incoming(Take take) : bytes(take.bytes), ended(std::move(take.ended)) {}
-    /// A message, or what nobody takes any more.
-    Incoming(std::uint64_t length, bool is_heard) : own(length), bytes(own), is_message(is_heard) {}
-
-    std::vector<std::byte> own;
-    std::span<std::byte> bytes;  ///< where they go; moves with `own`
+    Take take;  ///< of a transfer
+    std::vector<std::byte>
+        own;  ///< room for a message, or for a transfer that nobody takes any more
     bool is_message = false;
-    Peers::Ended ended;  ///< of a take
+
+    std::span<std::byte> bytes();  ///< where its bytes go; empty: it has none
   };
 
   void enqueue(Outgoing outgoing) SPILLWAY_REQUIRES(mutex_);
-  void enqueue_ready(std::uint64_t tag, std::uint64_t length) SPILLWAY_REQUIRES(mutex_);
   void break_off();
   bool is_stale() SPILLWAY_REQUIRES(mutex_) { return peer_epoch_ < epoch_; }
   template <typename Transfers>
@@ -102,7 +93,7 @@ class PeerLink {
   bool read_next(std::deque<Incoming>& announced);
   std::optional<Incoming> announced_by(const Header& header);
   std::optional<Incoming> transfer_of(const Header& header);
-  void finish(const Incoming& incoming);
+  void finish(Incoming& incoming);
   void note_ready(const Header& header);
   void note_epoch(const Header& header);
   bool is_lost();

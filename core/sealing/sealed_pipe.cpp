@@ -43,7 +43,7 @@ class Way {
                                               key_.data());
     return sealed_;
   }
-  /// The next part. False: what is sealed is not the next one of the other end.
+  /// Opens the next part. False: the other end did not seal these bytes as its next part.
   bool unseal(std::span<const std::byte> sealed, std::span<std::byte> part) {
     const Nonce nonce = next_nonce();
     return crypto_aead_chacha20poly1305_ietf_decrypt(data_of(part), nullptr, nullptr,
@@ -115,8 +115,8 @@ class SealedPipe final : public Pipe {
 
   const std::shared_ptr<Pipe> pipe_;
   Way writing_, reading_;
-  std::deque<std::size_t> sizes_;             // of sealed parts that will come
-  std::deque<std::vector<std::byte>> rooms_;  // for those that come before them
+  std::deque<std::vector<std::byte>> rooms_;  // for the next parts, which the pipe below expects
+  std::deque<std::size_t> sizes_;             // of the sealed parts after those
 };
 
 /// The host with the lower number writes first, because a write may wait for the read.

@@ -21,7 +21,7 @@ RATES = (10 * MB, 30 * MB, 100 * MB)
 DEVICES = 10  # of a host
 SAMPLES = 4  # of a virtual node
 HOUR = 1000  # steps, which take longer than an hour
-SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # that of the plans
+SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # a device of the plans
 
 
 def gpt(arguments, batch, virtual_nodes, groups, devices, steps):

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 
+import host_processes
+
 
 def is_possible():
     return os.geteuid() == 0 and all(map(shutil.which, ("ip", "tc")))
@@ -48,11 +50,9 @@ class Network:
     def tcp_rate(self, num_bytes):
         """Bytes a second that two hosts receive of so many that they send each other at once."""
         script = pathlib.Path(__file__).with_name("tcp_rate.py")
-        hosts = [subprocess.Popen(
-            self.command(number, [sys.executable, str(script), str(number), self.address(0), "5201",
-                                  str(num_bytes)]), stdout=subprocess.PIPE, text=True)
-                 for number in range(2)]
-        return min(float(host.communicate(timeout=100)[0]) for host in hosts)
+        return min(map(float, host_processes.outputs(
+            [self.command(number, [sys.executable, str(script), str(number), self.address(0), "5201",
+                                   str(num_bytes)]) for number in range(2)])))
 
     def close(self):
         for number in range(self._size):

@@ -23,7 +23,8 @@ def connected(number, address):
 
 
 def main():
-    number, address, port, num_bytes = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    address = sys.argv[2]
+    number, port, num_bytes = (int(sys.argv[n]) for n in (1, 3, 4))
     with connected(number, (address, port)) as peer:
         begin = time.monotonic()
         sending = threading.Thread(target=lambda: peer.sendall(bytes(num_bytes)))

@@ -265,7 +265,7 @@ TEST(SealedPipes, ReadWhatTheyExpectAndWhatTheyDoNot) {
   });
   const std::unique_ptr<Pipe> one = sealed_end(std::move(first), {}), other = made.get();
   std::vector<Content> sent;
-  // Several parts, more than are expected at once below.
+  // Some have more parts than the pipe below is told of at once.
   for (const std::size_t size : {1u, (1u << 20) + 1, 32u, 2u << 20, 5u}) {
     sent.emplace_back(size, static_cast<std::byte>(sent.size() + 1));
   }
