@@ -14,7 +14,7 @@
 namespace spillway::testing {
 namespace {
 
-enum Kind : std::uint64_t { kReady, kTransfer };
+enum Kind : std::uint64_t { kReady, kTransfer, kMessage };
 /// Kind, tag, length, and whether the next header comes before the bytes.
 using Header = std::array<std::uint64_t, 4>;
 
@@ -44,16 +44,17 @@ void ignore(Peers::Outcome) {}
 TEST(PeerLink, TellsTakesBeforeTransfersAndTheNextTransferBeforeTheBytesOfOne) {
   auto [own, peer] = InProcessPipe::make();
   Deaf deaf;
-  PeerLink link(1, std::move(own), deaf);
+  const std::vector<std::byte> one(1, std::byte{1}), two(2, std::byte{2}), message(4);
   std::vector<std::byte> taken(3);
-  link.take(8, taken, ignore);  // the writer waits until it is read
+  PeerLink link(1, std::move(own), deaf);
+  link.notify(message);
+  EXPECT_EQ(read_header(*peer), (Header{kMessage, 0, 4, 0}));  // the writer waits with its bytes
   // The link has noted a header when the next one is read.
   for (const std::uint64_t tag : {1u, 2u, 3u}) write_header(*peer, {kReady, tag, tag, 0});
-  const std::vector<std::byte> one(1, std::byte{1}), two(2, std::byte{2});
   link.send(1, one, ignore);
   link.send(2, two, ignore);
   link.take(9, taken, ignore);
-  EXPECT_EQ(read_header(*peer), (Header{kReady, 8, 3, 0}));
+  EXPECT_EQ(read_bytes(*peer, 4), message);
   EXPECT_EQ(read_header(*peer), (Header{kReady, 9, 3, 1}));
   EXPECT_EQ(read_header(*peer), (Header{kTransfer, 1, 1, 1}));
   EXPECT_EQ(read_header(*peer), (Header{kTransfer, 2, 2, 0}));
@@ -65,8 +66,8 @@ TEST(PeerLink, TellsTakesBeforeTransfersAndTheNextTransferBeforeTheBytesOfOne) {
 TEST(PeerLink, TakesTransfersThatAreAnnouncedAhead) {
   auto [own, peer] = InProcessPipe::make();
   Deaf deaf;
-  PeerLink link(1, std::move(own), deaf);
   std::vector<std::byte> first(1), second(2);
+  PeerLink link(1, std::move(own), deaf);
   link.take(1, first, ignore);
   EXPECT_EQ(read_header(*peer)[1], 1u);
   link.take(2, second, ignore);
