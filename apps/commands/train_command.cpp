@@ -18,10 +18,17 @@ namespace {
 /// Trains as another host than host 0, which has the results. Goes on when hosts meet again,
 /// perhaps as host 0.
 ExitCode join(std::vector<Trial> trials, const RunResources& resources, const Console& console) {
-  training_begins();
-  const auto wants_stop = [&] { return console.requests.stop.load(); };
-  JoinedTraining joined = join_training(trials, resources, wants_stop, console.log);
-  while (joined.next && !wants_stop()) {
+  const auto train = [&] {
+    const auto wants_stop = [&] {
+      training_begins();  // it is asked while trials train
+      return console.requests.stop.load();
+    };
+    JoinedTraining joined = join_training(trials, resources, wants_stop, console.log);
+    training_ends();
+    return joined;
+  };
+  JoinedTraining joined = train();
+  while (joined.next && !console.requests.stop) {
     for (Trial& trial : trials) trial.config.session.hosts = *joined.next;
     console.log << next_host_text(*joined.next) << std::flush;
     if (joined.next->number == 0) {
@@ -29,14 +36,14 @@ ExitCode join(std::vector<Trial> trials, const RunResources& resources, const Co
       take_run_of_host_0(folder, *joined.next);
       return resume_and_follow(std::move(trials), {}, folder, resources, {}, console);
     }
-    joined = join_training(trials, resources, wants_stop, console.log);
+    joined = train();
   }
   ExitCode code = kDone;
   for (const TrialResult& trial : joined.result.trials) {
     const bool is_done = trial.state == TrialState::done;
     console.log << fmt::format("trial {}: {}, {} steps{}{}\n", trial.name, to_string(trial.state),
                                trial.steps, trial.reason.empty() ? "" : ": ", trial.reason);
-    if (!is_done) code = wants_stop() ? kInterrupted : kTrialFailed;
+    if (!is_done) code = console.requests.stop ? kInterrupted : kTrialFailed;
   }
   return code;
 }

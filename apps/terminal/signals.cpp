@@ -19,7 +19,7 @@ void write_to(int file, std::string_view text) {
 }
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
-/// Ends a run that is still planning at once: it has nothing to save.
+/// Ends a process that does not train at once: it has nothing to save.
 void on_stop(int) {
   if (training) {
     requests.stop = true;
@@ -70,5 +70,6 @@ const Requests& requests_by_signals() {
 void stop_with_document(int file) { document = file; }
 
 void training_begins() { training = true; }
+void training_ends() { training = false; }
 
 }  // namespace spillway

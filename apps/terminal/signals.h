@@ -13,16 +13,18 @@ struct Requests {
 /// Makes SIGUSR1 request the state instead of ending the process.
 void take_state_signal();
 
-/// Calls take_state_signal(), and makes SIGINT, SIGTERM and SIGHUP request a stop. Before
-/// training_begins() that ends the process with kInterrupted; later the first signal sets `stop`
-/// and the second ends the process. An ignored SIGHUP stays ignored (nohup). Ignores SIGPIPE and
+/// Calls take_state_signal(), and makes SIGINT, SIGTERM and SIGHUP request a stop. Outside of
+/// training that ends the process with kInterrupted; within it the first signal sets `stop` and
+/// the second ends the process. An ignored SIGHUP stays ignored (nohup). Ignores SIGPIPE and
 /// SIGXFSZ, so that writing fails with an error instead.
 const Requests& requests_by_signals();
 
-/// A stop before training_begins() writes an error document to this descriptor.
+/// A stop outside of training writes an error document to this descriptor.
 void stop_with_document(int file);
 
 /// From now on a stop saves checkpoints.
 void training_begins();
+/// A stop has nothing to save any more.
+void training_ends();
 
 }  // namespace spillway

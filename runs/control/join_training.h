@@ -23,9 +23,9 @@ struct JoinedTraining {
 };
 
 /// Trains those of `all` trials that host 0 trains, as another host. Host 0 writes all outputs,
-/// this one writes nothing unless host 0 is lost. `wants_stop` is called about ten times a second;
-/// true: all trials end on this host. Throws like begin_run(); HostLost if no other host can take
-/// the place of host 0.
+/// this one writes nothing unless host 0 is lost. `wants_stop` is called about ten times a second
+/// while they train; true: all trials end on this host. Throws like begin_run(); HostLost if no
+/// other host can take the place of host 0.
 JoinedTraining join_training(const std::vector<Trial>& all, const RunResources& resources,
                              const std::function<bool()>& wants_stop, std::ostream& log);
 

@@ -383,7 +383,7 @@ class FileTest(ExportCase):
         begun = self.folder / "begun"
         with subprocess.Popen([sys.executable, "-c", code, str(self.folder / "config.json"),
                                str(begun)]) as process:
-            self.wait_for(begun / "events.jsonl")
+            self.wait_for_checkpoint(begun)
             process.send_signal(signal.SIGKILL)
         self.assertEqual(sp.open(begun).state, "unfinished")
         subprocess.run([COMMAND, "resume", str(begun)], check=True, capture_output=True)
@@ -393,10 +393,10 @@ class FileTest(ExportCase):
                    if '"event":"resumed"' in line]
         self.assertGreater(json.loads(resumed[0])["step"], 0)
 
-    def wait_for(self, log):
+    def wait_for_checkpoint(self, run):
         until = time.monotonic() + 120
         while time.monotonic() < until:
-            if log.exists() and log.read_text().count('"event":"step"') > 60:
+            if any(run.glob("trials/*/checkpoints/0*/MANIFEST")):
                 return
             time.sleep(0.01)
         self.fail("the run did not begin")

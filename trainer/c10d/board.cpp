@@ -15,23 +15,25 @@ Board::Board(const Rendezvous& rendezvous, const std::optional<Token>& token)
 }
 
 void Board::write(const std::string& name, const std::string& text) {
-  rendezvous_.store()->set(name, key_ ? seal(*key_, name, text) : text);
+  rendezvous_.ask([name, written = key_ ? seal(*key_, name, text) : text](c10d::Store& store) {
+    store.set(name, written);
+  });
 }
 
 std::int64_t Board::count(const std::string& name, std::int64_t more) {
-  return rendezvous_.store()->add(name, more);
+  return rendezvous_.ask([name, more](c10d::Store& store) { return store.add(name, more); });
 }
 
 std::optional<std::string> Board::read(const std::string& name) {
-  c10d::Store& store = *rendezvous_.store();
-  if (!store.check({name})) return std::nullopt;
-  std::string text = store.get_to_str(name);
-  if (!key_ && !is_sealed(text)) return text;
-  if (auto unsealed = key_ ? unseal(*key_, name, text) : std::nullopt) return unsealed;
+  const auto text = rendezvous_.ask([name](c10d::Store& store) {
+    return store.check({name}) ? std::optional(store.get_to_str(name)) : std::nullopt;
+  });
+  if (!text || (!key_ && !is_sealed(*text))) return text;
+  if (auto unsealed = key_ ? unseal(*key_, name, *text) : std::nullopt) return unsealed;
   const auto& [host, port] = endpoint();
-  const char* const theirs = !key_             ? "a token, and this one has none"
-                             : is_sealed(text) ? "another token"
-                                               : "no token";
+  const char* const theirs = !key_              ? "a token, and this one has none"
+                             : is_sealed(*text) ? "another token"
+                                                : "no token";
   throw ConfigError("hosts.token_file", 0,
                     fmt::format("differs: a host at {}:{} has {}; give all hosts the same file",
                                 host, port, theirs));

@@ -24,6 +24,8 @@ namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using Work = c10::intrusive_ptr<c10d::Work>;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 /// Longer than any training: transfers end by themselves or by close().
 constexpr std::chrono::hours kEver(24 * 365);
@@ -163,33 +165,35 @@ GlooConnector::GlooConnector(const Rendezvous& rendezvous, GlooPlace place)
     : rendezvous_(rendezvous), place_(std::move(place)) {
   refuse_tls();
   const NoSigpipe no_sigpipe;  // also on the device's thread
-  device_ = std::make_unique<Device>(place_.address);
+  device_ = std::make_shared<Device>(place_.address);
 }
 
 GlooConnector::~GlooConnector() = default;
 
 std::unique_ptr<Pipe> GlooConnector::connect(int peer, std::chrono::milliseconds limit) const {
-  const NoSigpipe no_sigpipe;
-  const auto [first, second] = std::minmax(place_.number, peer);
-  const int own = place_.number == first ? 0 : 1;
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const NoSigpipe no_sigpipe;  // also on the thread that connects
   try {
-    const auto store = rendezvous_.store()->clone();  // waits of its own
-    const auto connected = [&](int from, int to) {
-      const auto left = std::max(std::chrono::milliseconds(1),
-                                 std::chrono::duration_cast<std::chrono::milliseconds>(
-                                     end - std::chrono::steady_clock::now()));
-      const auto options = c10d::ProcessGroupGloo::Options::create(left);
-      options->devices.push_back(device_->gloo);
-      options->threads = 1;
-      store->setTimeout(left);
-      const auto pair = c10::make_intrusive<c10d::PrefixStore>(
-          fmt::format("{}/{}-{}", place_.group, from, to), store);
-      return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
-    };
-    Group there = connected(first, second), back = connected(second, first);
-    if (own == 1) std::swap(there, back);
-    return std::make_unique<GlooPipe>(std::move(there), std::move(back), 1 - own);
+    return within(
+        limit,
+        [shared = rendezvous_.store(), device = device_, place = place_, peer,
+         end = Clock::now() + limit]() -> std::unique_ptr<Pipe> {
+          const auto [first, second] = std::minmax(place.number, peer);
+          const int own = place.number == first ? 0 : 1;
+          const auto store = shared->clone();  // waits of its own
+          const auto connected = [&](int from, int to) {
+            const auto left = std::max(milliseconds(1), floor<milliseconds>(end - Clock::now()));
+            const auto options = c10d::ProcessGroupGloo::Options::create(left);
+            options->devices.push_back(device->gloo);
+            options->threads = 1;
+            store->setTimeout(left);
+            const auto pair = c10::make_intrusive<c10d::PrefixStore>(
+                fmt::format("{}/{}-{}", place.group, from, to), store);
+            return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
+          };
+          Group there = connected(first, second), back = connected(second, first);
+          if (own == 1) std::swap(there, back);
+          return std::make_unique<GlooPipe>(std::move(there), std::move(back), 1 - own);
+        });
   } catch (const std::exception& error) {
     throw Error(
         fmt::format("host {} could not connect to host {} of group '{}' at {} within {} s ({}); "

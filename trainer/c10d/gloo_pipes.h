@@ -34,7 +34,7 @@ class GlooConnector {
   struct Device;
   const Rendezvous& rendezvous_;
   const GlooPlace place_;
-  std::unique_ptr<Device> device_;
+  std::shared_ptr<Device> device_;
 };
 
 }  // namespace spillway

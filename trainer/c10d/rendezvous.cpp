@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/system/system_error.hpp>
 #include <cstdint>
+#include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
@@ -17,6 +21,8 @@ namespace spillway {
 namespace {
 
 using boost::asio::ip::tcp;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 struct Listening {
   int socket = -1;
@@ -39,6 +45,28 @@ Listening listen_at(const Endpoint& endpoint) {
   }
 }
 
+milliseconds left_until(Clock::time_point end) {
+  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end - Clock::now()));
+}
+
+/// c10d alone would wait for longer than the limit that it is given. Throws
+/// boost::system::system_error.
+void wait_for_listener(const Endpoint& endpoint, Clock::time_point end) {
+  constexpr milliseconds kRetry(50);
+  for (;;) {
+    boost::asio::io_context context;
+    boost::system::error_code problem = boost::asio::error::timed_out;
+    tcp::socket socket(context);
+    const auto found = tcp::resolver(context).resolve(endpoint.host, fmt::to_string(endpoint.port));
+    boost::asio::async_connect(socket, found,
+                               [&](const auto& error, const auto&) { problem = error; });
+    context.run_until(end);
+    if (!problem) return;
+    if (Clock::now() + kRetry > end) throw boost::system::system_error(problem);
+    std::this_thread::sleep_for(kRetry);
+  }
+}
+
 c10d::TCPStoreOptions options_of(std::uint16_t port) {
   c10d::TCPStoreOptions options;
   options.port = port;
@@ -58,8 +86,9 @@ Endpoint free_endpoint(const std::string& host) {
   return {host, listening.port};
 }
 
-Rendezvous::Rendezvous(Endpoint endpoint, c10::intrusive_ptr<c10d::Store> store)
-    : endpoint_(std::move(endpoint)), store_(std::move(store)) {}
+Rendezvous::Rendezvous(Endpoint endpoint, c10::intrusive_ptr<c10d::Store> store,
+                       std::optional<std::chrono::milliseconds> limit)
+    : endpoint_(std::move(endpoint)), store_(std::move(store)), limit_(limit) {}
 Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
 Rendezvous::~Rendezvous() = default;
 
@@ -69,15 +98,23 @@ Rendezvous Rendezvous::open(const Endpoint& endpoint) {
   options.isServer = true;
   options.masterListenFd = listening.socket;
   return {{endpoint.host, listening.port},
-          c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
+          c10::make_intrusive<c10d::TCPStore>(endpoint.host, options),
+          /*limit=*/{}};
 }
 
-Rendezvous Rendezvous::join(const Endpoint& endpoint, std::chrono::milliseconds limit) {
+Rendezvous Rendezvous::join(const Endpoint& endpoint, milliseconds limit) {
   const QuietC10d quiet;
+  const auto end = Clock::now() + limit;
   try {
+    wait_for_listener(endpoint, end);
     c10d::TCPStoreOptions options = options_of(static_cast<std::uint16_t>(endpoint.port));
-    options.timeout = limit;
-    return {endpoint, c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
+    options.timeout = left_until(end);
+    return {endpoint,
+            within(options.timeout,
+                   [host = endpoint.host, options] {
+                     return c10::make_intrusive<c10d::TCPStore>(host, options);
+                   }),
+            limit};
   } catch (const std::exception& error) {
     throw HostLost(
         fmt::format("nobody answered at {}:{} within {} s ({}); check the endpoint, and "

@@ -30,19 +30,30 @@ std::string key_of(const std::string& name, const char* what, int host) {
 
 std::string list_of(const std::string& name) { return fmt::format("spillway/{}/list", name); }
 
-/// How a host says that it is there: a text of its own, and its backend.
-std::string here_text(const HostsConfig& config) {
-  return fmt::format("{} {}", drawn_name(), to_string(config.backend));
+/// What has to be the same on all hosts.
+std::string common(const HostsConfig& config) {
+  return fmt::format("{} " SPILLWAY_VERSION, to_string(config.backend));
 }
-/// The answers to it.
-std::string welcome_text(const std::string& here) { return "welcome " + here; }
-std::string refusal_text(const std::string& here) { return "another backend than " + here; }
+
+/// Throws ConfigError or Error. `theirs`: of host 0.
+[[noreturn]] void refuse(const std::string& theirs, const HostsConfig& config) {
+  const auto space = theirs.find(' ');
+  const std::string backend = theirs.substr(0, space), own = to_string(config.backend);
+  if (backend != own) {
+    throw ConfigError(
+        "hosts.backend", 0,
+        fmt::format("is {}, and host 0 has {}; write the same on all hosts", own, backend));
+  }
+  throw Error(fmt::format("this host has Spillway " SPILLWAY_VERSION
+                          ", and host 0 has {}; install the same version on all hosts",
+                          theirs.substr(space + 1)));
+}
 
 /// Of host 0. `late`: completes a message.
 Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
                       const MeetingLimits& limits, const auto& late) {
   const auto end = Clock::now() + limits.arrival;
-  const std::string name = drawn_name();
+  const std::string name = drawn_name(), own = " " + common(config);
   board.write(kName, name);
   std::vector<int> hosts{0};
   std::set<int> missing;
@@ -52,9 +63,8 @@ Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
     std::erase_if(missing, [&](int host) {
       const auto here = board.read(key_of(name, "here", host));
       if (!here) return false;
-      const bool is_welcome = here->ends_with(fmt::format(" {}", to_string(config.backend)));
-      board.write(key_of(name, "answer", host),
-                  is_welcome ? welcome_text(*here) : refusal_text(*here));
+      const bool is_welcome = here->ends_with(own);
+      board.write(key_of(name, "answer", host), *here + own);
       if (is_welcome) hosts.push_back(host);
       return is_welcome;
     });
@@ -68,26 +78,24 @@ Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
   return {name, hosts};
 }
 
-/// Of another host: takes a name once host 0 has confirmed it.
+/// Of another host: takes a name once host 0 has answered. It answers with what has to be the same
+/// on all hosts.
 Meeting join_meeting(Board& board, const HostsConfig& config, const MeetingLimits& limits,
                      const auto& late) {
   const auto end = Clock::now() + limits.answer;
-  const std::string own = here_text(config);
+  const std::string here = fmt::format("{} {}", drawn_name(), common(config));
+  const std::string welcome = fmt::format("{} {}", here, common(config));
   const int number = config.number;
   std::string name, answer;
-  while (answer != welcome_text(own)) {
-    if (answer == refusal_text(own)) {
-      throw ConfigError("hosts.backend", 0,
-                        fmt::format("is {}, and host 0 has another; write the same on all hosts",
-                                    to_string(config.backend)));
-    }
+  while (answer != welcome) {
+    if (answer.starts_with(here)) refuse(answer.substr(here.size() + 1), config);
     if (Clock::now() > end) {
       throw HostLost(late(name.empty() ? "host 0 has not arrived"
                                        : fmt::format("host 0 has not answered host {}", number)));
     }
     std::this_thread::sleep_for(Board::kInterval);
     const std::string now = board.read(kName).value_or("");
-    if (now != name) board.write(key_of(now, "here", number), own);
+    if (now != name) board.write(key_of(now, "here", number), here);
     name = now;
     if (!name.empty()) answer = board.read(key_of(name, "answer", number)).value_or("");
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <cstdlib>
 #include <functional>
 #include <future>
@@ -138,9 +140,37 @@ TEST(Meeting, WaitsForAHostWithTheSameBackend) {
   };
   auto first = std::async(std::launch::async, [&] { return come(0, BackendKind::nccl); });
   const auto refused = thrown<ConfigError>([&] { come(1, BackendKind::gloo); });
-  EXPECT_PRED2(contains, refused.what(), "is gloo, and host 0 has another");
+  EXPECT_PRED2(contains, refused.what(), "is gloo, and host 0 has nccl; write the same");
   const Meeting second = come(1, BackendKind::nccl);
   EXPECT_EQ(first.get().name, second.name);
+}
+
+/// Host 0 is played by hand: its keys as other versions would write them.
+TEST(Meeting, NamesTheVersionOfHost0) {
+  const Rendezvous rendezvous = Rendezvous::open({});
+  Board board(rendezvous, std::nullopt);
+  board.write("spillway/meeting", "m");
+  auto answered = std::async(std::launch::async, [&] {
+    const std::string here = board.wait_for("spillway/m/here/1", [] {});
+    board.write("spillway/m/answer/1", here + " gloo 0.0.1");
+  });
+  const auto refused = thrown<Error>([&] {
+    meet(board, {.size = 2, .number = 1}, 2, {kLong, kLong});
+  });
+  EXPECT_PRED2(contains, refused.what(), "and host 0 has 0.0.1; install the same version");
+}
+
+/// It accepts connections and never answers.
+TEST(Rendezvous, DoesNotWaitForASilentStore) {
+  boost::asio::io_context context;
+  const boost::asio::ip::tcp::acceptor silent(context,
+                                              {boost::asio::ip::address_v4::loopback(), 0});
+  const auto begin = std::chrono::steady_clock::now();
+  const auto error = thrown<HostLost>([&] {
+    Rendezvous::join({"127.0.0.1", silent.local_endpoint().port()}, kShort);
+  });
+  EXPECT_PRED2(contains, error.what(), "within 0.3 s (no answer within 0.3 s)");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong);
 }
 
 TEST(Rendezvous, ListensAtItsEndpointAlone) {
