@@ -406,6 +406,36 @@ class Failures(Hosts):
         self.assertIn("host 1 has not arrived at 127.0.0.1:", log)
         self.assertIn("within 2 s", log)
 
+    def test_a_host_0_that_is_silent_while_hosts_meet_is_not_waited_for(self):
+        """Its system accepts connections for it."""
+        hosts = self.begin(GPT, 3, "hosts.timeout_s=4")
+        hosts[2].kill()
+        wait_for(hosts[0], lambda: listens(hosts[0].endpoint))
+        hosts[0].send_signal(signal.SIGSTOP)
+        joins = self.start("join", hosts[0].endpoint, "hosts.timeout_s=1")
+        self.assertIn("within 1 s", self.logs_of_failed([joins])[0])
+        self.assertIn("within 4 s", self.logs_of_failed(hosts[1:2])[0])
+
+    def test_a_host_that_waits_for_others_can_be_stopped(self):
+        hosts = self.begin(GPT, 3)
+        hosts[2].kill()
+        joins = self.start("join", hosts[0].endpoint)
+        wait_for(hosts[0], lambda: listens(hosts[0].endpoint))
+        for host in (hosts[1], joins, hosts[0]):
+            host.send_signal(signal.SIGTERM)
+            [(code, _, log)] = self.end([host])
+            self.assertEqual(code, 130, log)
+            self.assertIn("interrupted before training", log)
+
+    def test_a_host_with_other_kernels_is_refused(self):
+        endpoint, path = free_endpoint(), self.write(GPT)
+        hosts = [self.start("train", path, f"output_dir={self.folder / 'run'}", "hosts.size=2",
+                            f"hosts.endpoint={endpoint}", f"hosts.number={number}",
+                            ATEN_CPU_CAPABILITY=kernels)
+                 for number, kernels in enumerate(("avx2", "default"))]
+        for log in self.logs_of_failed(hosts):
+            self.assertRegex(log, "device: is .*DEFAULT.* on host 1 and .*AVX2.* on host 0")
+
     def test_a_port_in_use_is_named(self):
         with socket.socket() as used:
             used.bind(("127.0.0.1", 0))
@@ -419,6 +449,15 @@ class Failures(Hosts):
         for endpoint in ("nowhere", "host:port", "host:70000", ":80"):
             log = self.logs_of_failed([self.start("join", endpoint)])[0]
             self.assertIn(f"hosts.endpoint: is '{endpoint}', must be HOST:PORT", log)
+
+
+def listens(endpoint):
+    host, port = endpoint.split(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -58,11 +58,13 @@ class Hosts(unittest.TestCase):
     def begin(self, config, size, *overrides, own=(), out="run"):
         """Hosts 0 to size - 1. `own`: further overrides of each host."""
         path, endpoint = self.write(config), free_endpoint()
-        return [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
-                           f"hosts.number={number}", f"hosts.endpoint={endpoint}",
-                           *(["--json"] if number == 0 else []), *overrides,
-                           *(own[number] if own else []))
-                for number in range(size)]
+        hosts = [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
+                            f"hosts.number={number}", f"hosts.endpoint={endpoint}",
+                            *(["--json"] if number == 0 else []), *overrides,
+                            *(own[number] if own else []))
+                 for number in range(size)]
+        hosts[0].endpoint = endpoint
+        return hosts
 
     def end(self, hosts):
         """(exit code, stdout, stderr) of each."""
