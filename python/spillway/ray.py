@@ -28,13 +28,15 @@ def sweep(config: Path, output_dir: Path, *, shares: int, overrides: Sequence[st
     Each of `shares` tasks of Ray trains a share in a process of its own, in
     `output_dir`/shares/NUMBER. `output_dir`, the configuration and its data are on storage that all
     nodes share. If a node is lost, another goes on from the newest checkpoints, with the same bits.
-    `options` are those of `ray.remote`, such as `num_cpus` (default 1). Raises ConfigError
+    `options` are those of `ray.remote`, such as `num_cpus` (default 1); by default the tasks are
+    spread over the nodes (`scheduling_strategy="SPREAD"`). Raises ConfigError
     (`shares`), Error with what a share's process wrote, and like `spillway.resume`.
     """
     if shares < 1:
         raise ConfigError(f"shares is {shares}; it must be at least 1", "shares")
     config, output_dir = os.path.abspath(config), os.path.abspath(output_dir)
-    task: Any = ray.remote(max_retries=-1, **{"num_cpus": 1, **options})(train_share)
+    defaults = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": -1}
+    task: Any = ray.remote(**{**defaults, **options})(train_share)
     ray.get([task.remote(config, output_dir, number, shares, overrides, cwd=os.getcwd())
              for number in range(1, shares + 1)])
     return merge(output_dir, progress=False)
