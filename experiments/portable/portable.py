@@ -24,7 +24,12 @@ import tables  # noqa: E402
 EMULATOR = "qemu-x86_64"
 # Two of Intel, one each of AMD and Hygon.
 PROCESSORS = ["Haswell", "Skylake-Client", "EPYC-Rome", "Dhyana"]
-HERE_NAME = "this machine"
+# Each makes a library choose other kernels on this machine, unless numerics are portable.
+LEVELS = ["ATEN_CPU_CAPABILITY=default", "ATEN_CPU_CAPABILITY=avx2", "ATEN_CPU_CAPABILITY=avx512",
+          "MKL_ENABLE_INSTRUCTIONS=SSE4_2", "MKL_ENABLE_INSTRUCTIONS=AVX2",
+          "MKL_ENABLE_INSTRUCTIONS=AVX512", "MKL_CBWR=COMPATIBLE", "MKL_CBWR=AVX2",
+          "MKL_CBWR=AVX512", "ONEDNN_MAX_CPU_ISA=SSE41", "ONEDNN_MAX_CPU_ISA=AVX2",
+          "ONEDNN_MAX_CPU_ISA=AVX512_CORE"]
 
 
 def trials(text, digits):
@@ -57,24 +62,34 @@ def config_of(model, data, train, numerics, batch_size=16, steps=4):
                       "max_steps": steps, "eval_batches": 1, **train}}
 
 
-def on(processor, command):
-    return command if processor == HERE_NAME else [EMULATOR, "-cpu", processor, *command]
+class Place:
+    """Where a trial trains: this machine, an emulated processor, or with a variable."""
+
+    def __init__(self, processor="", variable=""):
+        self.name = f"on a {processor}" if processor else variable
+        self._prefix = [EMULATOR, "-cpu", processor] if processor else []
+        self._variables = dict([variable.split("=")]) if variable else {}
+
+    def run(self, command, **variables):
+        return subprocess.run([*self._prefix, *command], capture_output=True, text=True,
+                              check=False, env={**os.environ, **self._variables, **variables})
 
 
-def computed(program, processor, config):
+HERE_PLACE = Place()
+
+
+def computed(program, place, config):
     """The hash of the weights, and those of the probes of kernels."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = pathlib.Path(folder)
-        (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{name}/run"}))
         # The measured costs of another processor mean nothing here.
-        done = subprocess.run(on(processor, [program, "train", str(place / "config.yaml")]),
-                              env={**os.environ, "XDG_CACHE_HOME": folder}, capture_output=True,
-                              text=True, check=False)
+        done = place.run([program, "train", str(folder / "config.yaml")], XDG_CACHE_HOME=name)
         if done.returncode != 0:
-            raise spillway_run.Failed(f"{processor}: {done.stderr}")
-        events = map(json.loads, (place / "run/events.jsonl").read_text().splitlines())
+            raise spillway_run.Failed(f"{place.name}: {done.stderr}")
+        events = map(json.loads, (folder / "run/events.jsonl").read_text().splitlines())
         weights = next(event["weights_xxh3"] for event in events if "weights_xxh3" in event)
-        manifest = next(place.glob("run/trials/*/checkpoints/*/MANIFEST")).read_text()
+        manifest = next(folder.glob("run/trials/*/checkpoints/*/MANIFEST")).read_text()
         return weights, sorted(line for line in manifest.splitlines() if "numerics." in line)
 
 
@@ -84,30 +99,31 @@ def verdict(here, other):
     return "other probes" if other[0] == here[0] else f"{other[0][:8]}"
 
 
-def processors_table(program, configs, control, processors):
-    """Whether weights and probes of each trial are equal everywhere, and the control's are not."""
-    everywhere = [HERE_NAME, *processors]
-    tables.print_head(["trial", "weights on this machine",
-                       *(f"on a {processor}" for processor in processors)])
-    right = True
+def places_table(program, configs, controls, places):
+    """Whether weights and probes of each trial are equal everywhere, and a control's are not."""
+    everything = {**configs, **controls}
+    tables.print_head(["weights", *everything])
+    different = set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, config in {**configs, **control}.items():
-            here, *others = pool.map(lambda p, c=config: computed(program, p, c), everywhere)
-            if name in control:
-                right &= any(other != here for other in others)
-            else:
-                right &= all(other == here for other in others)
-            tables.print_row([name, here[0][:8], *(verdict(here, other) for other in others)])
-    return right
+        def row(place):
+            return list(pool.map(lambda config: computed(program, place, config),
+                                 everything.values()))
+        here = row(HERE_PLACE)
+        tables.print_row(["on this machine", *(weights[:8] for weights, _ in here)])
+        for place in places:
+            others = row(place)
+            different |= {name for name, *both in zip(everything, here, others)
+                          if both[0] != both[1]}
+            tables.print_row([place.name, *map(verdict, here, others)])
+    return different == set(controls)
 
 
-def samples_of_operators(processor, python, folder):
+def samples_of_operators(place, python, folder):
     """By name of an operator: the number of samples, and hashes of results and gradients."""
     results, start = {}, ""
     while True:
         command = [python, str(HERE / "operators.py"), start]
-        done = subprocess.run(on(processor, command), env={**os.environ, "PYTHONPATH": folder},
-                              capture_output=True, text=True, check=False)
+        done = place.run(command, PYTHONPATH=folder)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         results.update({line["name"]: line for line in lines if "results" in line})
         if done.returncode == 0:
@@ -128,7 +144,7 @@ def operators_table():
     folder = next(pathlib.Path(packages).parent.parent.glob("lib/*/site-packages"))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         here, other = pool.map(lambda p: samples_of_operators(p, python, str(folder)),
-                               [HERE_NAME, "Haswell"])
+                               [HERE_PLACE, Place("Haswell")])
     compared = [name for name in here if name in other]
     differ = [name for name in compared if here[name] != other[name]]
     tables.print_head(["operators", "samples", "with other bits on a Haswell"])
@@ -166,10 +182,15 @@ def costly(text, digits):
     }
 
 
+def chosen(configs, names):
+    return {name: config for name, config in configs.items() if not names or name in names}
+
+
 def main():
     parser = spillway_run.parser("one trial and one processor")
-    parser.add_argument("--only", choices=["processors", "operators", "cost"])
-    parser.add_argument("--trials", nargs="+", help="of the table of processors")
+    wanted = ["processors", "levels", "operators", "cost"]
+    parser.add_argument("--only", choices=wanted)
+    parser.add_argument("--trials", nargs="+", help="of the tables of processors and levels")
     arguments = parser.parse_args()
     if shutil.which(EMULATOR) is None:
         print(f"{EMULATOR} is missing", file=sys.stderr)
@@ -177,28 +198,29 @@ def main():
     program = os.path.abspath(arguments.bin) + "/spillway"
     text, digits = (os.path.abspath(path) for path in (arguments.text, arguments.digits or "."))
     small = trials(text, digits)
-    all_trials = {name: config_of(*trial, "portable") for name, trial in small.items()}
-    control = {"control: gpt, native": config_of(*small["gpt"], "native")}
+    configs = {name: config_of(*trial, "portable") for name, trial in small.items()}
+    controls = {"control: gpt, native": config_of(*small["gpt"], "native")}
     if arguments.brief:
-        return 0 if processors_table(program, {"gpt": all_trials["gpt"]}, {}, ["Haswell"]) else 1
-    wanted = [arguments.only] if arguments.only else ["processors", "operators", "cost"]
+        places = [Place("Haswell"), Place(variable=LEVELS[0])]
+        return 0 if places_table(program, {"gpt": configs["gpt"]}, {}, places) else 1
+    for name in arguments.trials or []:
+        if name not in {**configs, **controls}:
+            parser.error(f"--trials: there is no {name!r}; there are "
+                         f"{', '.join([*configs, *controls])}")
+    configs, controls = (chosen(each, arguments.trials) for each in (configs, controls))
     right = True
-    if "processors" in wanted:
-        print("## Processors\n")
-        chosen = arguments.trials or {**all_trials, **control}
-        if unknown := [name for name in chosen if name not in {**all_trials, **control}]:
-            parser.error(f"--trials: there is no {unknown[0]!r}; there are "
-                         f"{', '.join([*all_trials, *control])}")
-        right = processors_table(program,
-                                 {name: all_trials[name] for name in all_trials if name in chosen},
-                                 {name: control[name] for name in control if name in chosen},
-                                 PROCESSORS)
-    if "operators" in wanted:
-        print("\n## Operators\n")
-        operators_table()
-    if "cost" in wanted:
-        print("\n## Cost\n")
-        cost_table(program, costly(text, digits), rounds=3)
+    for table in [arguments.only] if arguments.only else wanted:
+        print(f"## {table.capitalize()}\n")
+        if table == "processors":
+            right &= places_table(program, configs, controls, [Place(p) for p in PROCESSORS])
+        if table == "levels":
+            right &= places_table(program, configs, controls,
+                                  [Place(variable=level) for level in LEVELS])
+        if table == "operators":
+            operators_table()
+        if table == "cost":
+            cost_table(program, costly(text, digits), rounds=3)
+        print()
     return 0 if right else 1
 
 
