@@ -25,7 +25,7 @@ std::int64_t Board::count(const std::string& name, std::int64_t more) {
 }
 
 std::optional<std::string> Board::read(const std::string& name) {
-  const auto text = rendezvous_.ask([name](c10d::Store& store) {
+  auto text = rendezvous_.ask([name](c10d::Store& store) {
     return store.check({name}) ? std::optional(store.get_to_str(name)) : std::nullopt;
   });
   if (!text || (!key_ && !is_sealed(*text))) return text;
