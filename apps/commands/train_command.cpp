@@ -15,19 +15,22 @@
 namespace spillway {
 namespace {
 
+/// Until hosts meet again, or to the end.
+JoinedTraining train_with_others(const std::vector<Trial>& trials, const RunResources& resources,
+                                 const Console& console) {
+  const auto wants_stop = [&] {
+    training_begins();  // it is asked while trials train
+    return console.requests.stop.load();
+  };
+  JoinedTraining joined = join_training(trials, resources, wants_stop, console.log);
+  training_ends();
+  return joined;
+}
+
 /// Trains as another host than host 0, which has the results. Goes on when hosts meet again,
 /// perhaps as host 0.
 ExitCode join(std::vector<Trial> trials, const RunResources& resources, const Console& console) {
-  const auto train = [&] {
-    const auto wants_stop = [&] {
-      training_begins();  // it is asked while trials train
-      return console.requests.stop.load();
-    };
-    JoinedTraining joined = join_training(trials, resources, wants_stop, console.log);
-    training_ends();
-    return joined;
-  };
-  JoinedTraining joined = train();
+  JoinedTraining joined = train_with_others(trials, resources, console);
   while (joined.next && !console.requests.stop) {
     for (Trial& trial : trials) trial.config.session.hosts = *joined.next;
     console.log << next_host_text(*joined.next) << std::flush;
@@ -36,7 +39,7 @@ ExitCode join(std::vector<Trial> trials, const RunResources& resources, const Co
       take_run_of_host_0(folder, *joined.next);
       return resume_and_follow(std::move(trials), {}, folder, resources, {}, console);
     }
-    joined = train();
+    joined = train_with_others(trials, resources, console);
   }
   ExitCode code = kDone;
   for (const TrialResult& trial : joined.result.trials) {

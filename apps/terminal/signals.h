@@ -24,7 +24,7 @@ void stop_with_document(int file);
 
 /// From now on a stop saves checkpoints.
 void training_begins();
-/// A stop has nothing to save any more.
+/// From now on a stop has nothing to save.
 void training_ends();
 
 }  // namespace spillway

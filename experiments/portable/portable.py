@@ -112,8 +112,8 @@ def places_table(program, configs, controls, places):
         tables.print_row(["on this machine", *(weights[:8] for weights, _ in here)])
         for place in places:
             others = row(place)
-            different |= {name for name, *both in zip(everything, here, others)
-                          if both[0] != both[1]}
+            different |= {name for name, own, other in zip(everything, here, others)
+                          if other != own}
             tables.print_row([place.name, *map(verdict, here, others)])
     return different == set(controls)
 

@@ -143,6 +143,28 @@ class GlooPipe final : public Pipe {
   GlooWay out_, in_;
 };
 
+/// To another host, which does the same.
+std::unique_ptr<Pipe> connect_over(c10d::Store& shared,
+                                   const std::shared_ptr<gloo::transport::Device>& device,
+                                   const GlooPlace& place, int peer, Clock::time_point end) {
+  const auto [first, second] = std::minmax(place.number, peer);
+  const int own = place.number == first ? 0 : 1;
+  const auto store = shared.clone();  // waits of its own
+  const auto connected = [&](int from, int to) {
+    const milliseconds left = left_until(end);
+    const auto options = c10d::ProcessGroupGloo::Options::create(left);
+    options->devices.push_back(device);
+    options->threads = 1;
+    store->setTimeout(left);
+    const auto pair = c10::make_intrusive<c10d::PrefixStore>(
+        fmt::format("{}/{}-{}", place.group, from, to), store);
+    return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
+  };
+  Group there = connected(first, second), back = connected(second, first);
+  if (own == 1) std::swap(there, back);
+  return std::make_unique<GlooPipe>(std::move(there), std::move(back), 1 - own);
+}
+
 void refuse_tls() {
   const char* transport = std::getenv("GLOO_DEVICE_TRANSPORT");
   if (transport == nullptr || std::string_view(transport) != "TCP_TLS") return;
@@ -173,27 +195,10 @@ GlooConnector::~GlooConnector() = default;
 std::unique_ptr<Pipe> GlooConnector::connect(int peer, std::chrono::milliseconds limit) const {
   const NoSigpipe no_sigpipe;  // also on the thread that connects
   try {
-    return within(
-        limit,
-        [shared = rendezvous_.store(), device = device_, place = place_, peer,
-         end = Clock::now() + limit]() -> std::unique_ptr<Pipe> {
-          const auto [first, second] = std::minmax(place.number, peer);
-          const int own = place.number == first ? 0 : 1;
-          const auto store = shared->clone();  // waits of its own
-          const auto connected = [&](int from, int to) {
-            const auto left = std::max(milliseconds(1), floor<milliseconds>(end - Clock::now()));
-            const auto options = c10d::ProcessGroupGloo::Options::create(left);
-            options->devices.push_back(device->gloo);
-            options->threads = 1;
-            store->setTimeout(left);
-            const auto pair = c10::make_intrusive<c10d::PrefixStore>(
-                fmt::format("{}/{}-{}", place.group, from, to), store);
-            return c10::make_intrusive<c10d::ProcessGroupGloo>(pair, own, /*size=*/2, options);
-          };
-          Group there = connected(first, second), back = connected(second, first);
-          if (own == 1) std::swap(there, back);
-          return std::make_unique<GlooPipe>(std::move(there), std::move(back), 1 - own);
-        });
+    return within(limit, [store = rendezvous_.store(), device = device_, place = place_, peer,
+                          end = Clock::now() + limit] {
+      return connect_over(*store, device->gloo, place, peer, end);
+    });
   } catch (const std::exception& error) {
     throw Error(
         fmt::format("host {} could not connect to host {} of group '{}' at {} within {} s ({}); "

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
@@ -43,10 +42,6 @@ Listening listen_at(const Endpoint& endpoint) {
                     "({}); choose another address or port",
                     endpoint.host, endpoint.port, error.code().message()));
   }
-}
-
-milliseconds left_until(Clock::time_point end) {
-  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end - Clock::now()));
 }
 
 /// c10d alone would wait for longer than the limit that it is given. Throws

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <stdexcept>
@@ -10,6 +11,13 @@
 #include <utility>
 
 namespace spillway {
+
+/// At least a millisecond.
+inline std::chrono::milliseconds left_until(std::chrono::steady_clock::time_point end) {
+  using std::chrono::milliseconds;
+  const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+  return std::max(milliseconds(1), left);
+}
 
 /// Runs `work`, which owns all that it uses, on a thread of its own: c10d waits without a limit for
 /// the answer of a store, and nothing can end that. Throws what `work` throws, and

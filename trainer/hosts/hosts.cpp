@@ -60,8 +60,8 @@ Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
   const auto end = Clock::now() + limit;
   for (;;) {
     try {
-      const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-      rendezvous_.emplace(opens ? Rendezvous::open(endpoint) : Rendezvous::join(endpoint, left));
+      rendezvous_.emplace(opens ? Rendezvous::open(endpoint)
+                                : Rendezvous::join(endpoint, left_until(end)));
       board_.emplace(*rendezvous_, token);
       meet_others();
       break;

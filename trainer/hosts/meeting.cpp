@@ -78,8 +78,8 @@ Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
   return {name, hosts};
 }
 
-/// Of another host: takes a name once host 0 has answered. It answers with what has to be the same
-/// on all hosts.
+/// Of another host: takes a name once host 0 has answered with what has to be the same on all
+/// hosts.
 Meeting join_meeting(Board& board, const HostsConfig& config, const MeetingLimits& limits,
                      const auto& late) {
   const auto end = Clock::now() + limits.answer;

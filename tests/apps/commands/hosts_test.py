@@ -8,12 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
 from hosts_case import (FAST, GPT, LONG, LONGER, ONE_FAILS, PROGRAM, TEXT,  # noqa: E402
                         TWO_SMALL, Hosts)
-from small_run import free_endpoint, wait_for  # noqa: E402
+from small_run import free_endpoint, is_open, wait_for  # noqa: E402
 
 
 class Bits(Hosts):
@@ -408,31 +409,30 @@ class Failures(Hosts):
 
     def test_a_host_0_that_is_silent_while_hosts_meet_is_not_waited_for(self):
         """Its system accepts connections for it."""
-        hosts = self.begin(GPT, 3, "hosts.timeout_s=4")
-        hosts[2].kill()
-        wait_for(hosts[0], lambda: listens(hosts[0].endpoint))
-        hosts[0].send_signal(signal.SIGSTOP)
-        joins = self.start("join", hosts[0].endpoint, "hosts.timeout_s=1")
-        self.assertIn("within 1 s", self.logs_of_failed([joins])[0])
-        self.assertIn("within 4 s", self.logs_of_failed(hosts[1:2])[0])
+        first, join = self.begin_to_invite(GPT, 3)
+        waits = self.start(*join, "hosts.timeout_s=4")
+        wait_for(first, lambda: is_open(join[1]))
+        time.sleep(1)  # in which the other arrives
+        first.send_signal(signal.SIGSTOP)
+        comes = self.start(*join, "hosts.timeout_s=1")
+        self.assertIn("within 1 s", self.logs_of_failed([comes])[0])
+        self.assertIn("within 4 s", self.logs_of_failed([waits])[0])
 
     def test_a_host_that_waits_for_others_can_be_stopped(self):
-        hosts = self.begin(GPT, 3)
-        hosts[2].kill()
-        joins = self.start("join", hosts[0].endpoint)
-        wait_for(hosts[0], lambda: listens(hosts[0].endpoint))
-        for host in (hosts[1], joins, hosts[0]):
+        first, join = self.begin_to_invite(GPT, 4)
+        second = self.start("train", self.write(GPT), "hosts.size=4", "hosts.number=2",
+                            f"hosts.endpoint={join[1]}")
+        joins = self.start(*join)
+        wait_for(first, lambda: is_open(join[1]))
+        for host in (second, joins, first):
             host.send_signal(signal.SIGTERM)
             [(code, _, log)] = self.end([host])
             self.assertEqual(code, 130, log)
             self.assertIn("interrupted before training", log)
 
     def test_a_host_with_other_kernels_is_refused(self):
-        endpoint, path = free_endpoint(), self.write(GPT)
-        hosts = [self.start("train", path, f"output_dir={self.folder / 'run'}", "hosts.size=2",
-                            f"hosts.endpoint={endpoint}", f"hosts.number={number}",
-                            ATEN_CPU_CAPABILITY=kernels)
-                 for number, kernels in enumerate(("avx2", "default"))]
+        hosts = self.begin(GPT, 2, environments=[{"ATEN_CPU_CAPABILITY": "avx2"},
+                                                 {"ATEN_CPU_CAPABILITY": "default"}])
         for log in self.logs_of_failed(hosts):
             self.assertRegex(log, "device: is .*DEFAULT.* on host 1 and .*AVX2.* on host 0")
 
@@ -449,15 +449,6 @@ class Failures(Hosts):
         for endpoint in ("nowhere", "host:port", "host:70000", ":80"):
             log = self.logs_of_failed([self.start("join", endpoint)])[0]
             self.assertIn(f"hosts.endpoint: is '{endpoint}', must be HOST:PORT", log)
-
-
-def listens(endpoint):
-    host, port = endpoint.split(":")
-    try:
-        socket.create_connection((host, int(port))).close()
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

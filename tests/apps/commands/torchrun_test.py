@@ -8,7 +8,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,12 +21,6 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(sys.argv[3]).resolve().parent)}
 STEPS = "train.max_steps=400"
 SKIPPED = 77
-
-
-def is_open(endpoint):
-    name, port = endpoint.split(":")
-    with socket.socket() as connection:
-        return connection.connect_ex((name, int(port))) == 0
 
 
 def descendants(pid):
@@ -60,7 +53,7 @@ class Machine:
             env={**ENVIRONMENT,
                  "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0" if keeps_store else "1"})
         # The agent that is started first has torchrun's store.
-        small_run.wait_for(self.agent, lambda: is_open(endpoint))
+        small_run.wait_for(self.agent, lambda: small_run.is_open(endpoint))
 
     def kill(self):
         if self.agent.poll() is None:

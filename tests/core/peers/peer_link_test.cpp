@@ -48,7 +48,8 @@ TEST(PeerLink, TellsTakesBeforeTransfersAndTheNextTransferBeforeTheBytesOfOne) {
   std::vector<std::byte> taken(3);
   PeerLink link(1, std::move(own), deaf);
   link.notify(message);
-  EXPECT_EQ(read_header(*peer), (Header{kMessage, 0, 4, 0}));  // the writer waits with its bytes
+  EXPECT_EQ(read_header(*peer),
+            (Header{kMessage, 0, 4, 0}));  // then the writer waits with the bytes
   // The link has noted a header when the next one is read.
   for (const std::uint64_t tag : {1u, 2u, 3u}) write_header(*peer, {kReady, tag, tag, 0});
   link.send(1, one, ignore);

@@ -55,16 +55,15 @@ class Hosts(unittest.TestCase):
             text=True, cwd=self.folder, env={**os.environ, **environment}))
         return self.processes[-1]
 
-    def begin(self, config, size, *overrides, own=(), out="run"):
+    def begin(self, config, size, *overrides, own=(), out="run", environments=()):
         """Hosts 0 to size - 1. `own`: further overrides of each host."""
         path, endpoint = self.write(config), free_endpoint()
-        hosts = [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
-                            f"hosts.number={number}", f"hosts.endpoint={endpoint}",
-                            *(["--json"] if number == 0 else []), *overrides,
-                            *(own[number] if own else []))
-                 for number in range(size)]
-        hosts[0].endpoint = endpoint
-        return hosts
+        return [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
+                           f"hosts.number={number}", f"hosts.endpoint={endpoint}",
+                           *(["--json"] if number == 0 else []), *overrides,
+                           *(own[number] if own else []),
+                           **(environments[number] if environments else {}))
+                for number in range(size)]
 
     def end(self, hosts):
         """(exit code, stdout, stderr) of each."""

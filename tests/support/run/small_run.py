@@ -58,6 +58,12 @@ def free_endpoint():
         return f"127.0.0.1:{found.getsockname()[1]}"
 
 
+def is_open(endpoint):
+    name, port = endpoint.split(":")
+    with socket.socket() as connection:
+        return connection.connect_ex((name, int(port))) == 0
+
+
 def start(command):
     """A process whose output lines can be read while it runs."""
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
