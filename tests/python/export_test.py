@@ -394,12 +394,11 @@ class FileTest(ExportCase):
         self.assertGreater(json.loads(resumed[0])["step"], 0)
 
     def wait_for_checkpoint(self, run):
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            if any(run.glob("trials/*/checkpoints/0*/MANIFEST")):
-                return
+        log, until = run / "events.jsonl", time.monotonic() + 120
+        while not log.exists() or '"event":"saved"' not in log.read_text():
+            if time.monotonic() > until:
+                self.fail("the run saved no checkpoint")
             time.sleep(0.01)
-        self.fail("the run did not begin")
 
     def test_is_loaded_and_packs_rows(self):
         x, y = vectors()

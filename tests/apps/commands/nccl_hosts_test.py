@@ -87,7 +87,7 @@ class NcclHosts(Hosts):
                               f"hosts.number={number}", f"hosts.endpoint={endpoint}", on_gpu(number),
                               "--json", "hosts.trust_network=true", f"hosts.backend={backend}")
         first = start(0, "nccl")
-        self.assertIn("hosts.backend: is gloo, and host 0 has another; write the same on all hosts",
+        self.assertIn("hosts.backend: is gloo, and host 0 has nccl; write the same on all hosts",
                       self.logs_of_failed([start(1, "gloo")])[0])
         second = start(1, "nccl")
         self.assertEqual(self.results([first]), self.alone(CONFIG))

@@ -17,14 +17,13 @@
 
 /// A host as a process of its own, for peers_processes_test.py.
 /// peers_process serve: opens a rendezvous, prints its port and waits for the end of its input.
-/// peers_process PORT NUMBER SIZE ROUNDS: joins it. In each round every host sends a megabyte to
-/// every other. Prints what happens, and "wrong" if it gets wrong bytes. Then waits for the end of
-/// its input.
+/// peers_process PORT NUMBER SIZE ROUNDS LIMIT_S: joins it and connects within the limit. In each
+/// round every host sends a megabyte to every other. Prints what happens, and "wrong" if it gets
+/// wrong bytes. Then waits for the end of its input.
 namespace spillway {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
-constexpr std::chrono::milliseconds kLimit(5000);
 
 void say(const std::string& line) { std::cout << line << std::endl; }
 
@@ -95,13 +94,13 @@ int serve() {
   return 0;
 }
 
-int join(int port, int number, int size, int num_rounds) {
-  const Rendezvous rendezvous = Rendezvous::join({"127.0.0.1", port}, kLimit);
+int join(int port, int number, int size, int num_rounds, std::chrono::seconds limit) {
+  const Rendezvous rendezvous = Rendezvous::join({"127.0.0.1", port}, limit);
   say("joined");
   Rounds rounds;
   const GlooConnector connector(rendezvous, {"epoch 1", number});
   auto [pipes, failures] =
-      connect_all(number, size, [&](int peer) { return connector.connect(peer, kLimit); });
+      connect_all(number, size, [&](int peer) { return connector.connect(peer, limit); });
   if (!failures.empty()) throw Error(failures.begin()->second);
   FramedPeers peers(number, std::move(pipes), rounds);
   say("connected");
@@ -118,7 +117,7 @@ int run(std::span<char*> arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (std::string(arguments[1]) == "serve") return serve();
   const auto number = [&](std::size_t i) { return std::stoi(arguments[i]); };
-  return join(number(1), number(2), number(3), number(4));
+  return join(number(1), number(2), number(3), number(4), std::chrono::seconds(number(5)));
 }
 
 }  // namespace

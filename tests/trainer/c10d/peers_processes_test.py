@@ -10,6 +10,7 @@ import unittest
 
 PROGRAM = sys.argv[1]
 MANY = 1_000_000  # rounds: until the process is killed
+PATIENT_S = 100  # for all hosts to start on a busy machine
 
 
 def start(*arguments):
@@ -45,7 +46,7 @@ class Processes(unittest.TestCase):
         return self.processes[-1]
 
     def hosts(self, size, rounds):
-        return [self.started(self.port, number, size, rounds) for number in range(size)]
+        return [self.started(self.port, number, size, rounds, PATIENT_S) for number in range(size)]
 
     def end_all(self):
         for process in self.processes:
@@ -71,10 +72,10 @@ class Processes(unittest.TestCase):
         self.assertEqual(lines_until(hosts[0], "lost"), ["lost 2"])
 
     def test_a_host_that_is_killed_while_the_group_forms_is_named(self):
-        killed = self.started(self.port, 1, 3, 1)
+        killed = self.started(self.port, 1, 3, 1, 5)
         lines_until(killed, "joined")
         killed.kill()
-        first = self.started(self.port, 0, 3, 1)  # later: a pair connects at once
+        first = self.started(self.port, 0, 3, 1, 5)  # later: a pair connects at once
         line = lines_until(first, "error")[-1]
         self.assertIn("host 0 could not connect to host 1 of group 'epoch 1' at 127.0.0.1 "
                       "within 5 s", line)
