@@ -20,7 +20,8 @@ MB = 1_000_000
 RATES = (10 * MB, 30 * MB, 100 * MB)
 DEVICES = 10  # of a host
 SAMPLES = 4  # of a virtual node
-HOUR = 1000  # steps, which take longer than an hour
+GBIT = 125 * MB  # bytes a second
+STEPS = 1000  # of the plans
 SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # a device of the plans
 
 
@@ -71,31 +72,32 @@ def print_trained(arguments):
     return worst
 
 
-def step_and_time(program, config, *overrides):
-    """Planned seconds of a step, and how long it took to plan an hour of training."""
+def planned_and_time(program, config, *overrides):
+    """Planned seconds of training, and how long it took to plan them."""
     begin = time.monotonic()
     planned = spillway_run.planned(program, config, "--no-pilot", *overrides)
-    return planned["wall_s"] / config["train"]["max_steps"], time.monotonic() - begin
+    return planned["wall_s"], time.monotonic() - begin
 
 
 def print_scaling(arguments, title, batch_of, groups_of):
     """Efficiency: samples a second and device, compared with one host."""
     program = f"{arguments.bin}/spillway"
-    tables.print_head([title, *(f"{rate // MB} MB/s" for rate in arguments.wide_rates),
-                       "devices", "longest plan, s"])
+    tables.print_head([title, *(f"{rate / GBIT:g} Gbit/s" for rate in arguments.wide_rates),
+                       "devices", "shortest training, hours", "longest plan, s"])
     alone = None
     for size in arguments.fleet:
         batch = batch_of(size)
-        config = gpt(arguments, batch, batch // SAMPLES, groups_of(size), [SLOW] * DEVICES, HOUR)
-        row, longest = [], 0
+        config = gpt(arguments, batch, batch // SAMPLES, groups_of(size), [SLOW] * DEVICES, STEPS)
+        row, times = [], []
         for rate in arguments.wide_rates:
-            step_s, plan_s = step_and_time(program, config, f"hosts.size={size}",
-                                           f"hosts.network_rate={rate // 1000}kB/s")
-            longest = max(longest, plan_s)
-            per_device = batch / step_s / (DEVICES * size)
+            times.append(planned_and_time(program, config, f"hosts.size={size}",
+                                          f"hosts.network_rate={rate // 1000}kB/s"))
+            per_device = batch / times[-1][0] / (DEVICES * size)
             alone = alone or per_device
             row.append(f"{100 * per_device / alone:.0f} %")
-        tables.print_row([f"{size} hosts", *row, str(DEVICES * size), f"{longest:.1f}"])
+        trained_s, plan_s = zip(*times)
+        tables.print_row([f"{size} hosts", *row, str(DEVICES * size),
+                          f"{min(trained_s) / 3600:.1f}", f"{max(plan_s):.1f}"])
 
 
 def main():
@@ -103,7 +105,8 @@ def main():
     arguments = parser.parse_args()
     arguments.sizes, arguments.rates, arguments.rounds = (1, 2, 3, 4), RATES, 3
     arguments.steps, arguments.width = 6, 256
-    arguments.wide_rates, arguments.fleet = (3 * MB, 10 * MB, 30 * MB, 100 * MB), (1, 2, 8, 32, 100)
+    arguments.wide_rates = (GBIT // 10, GBIT, 10 * GBIT, 100 * GBIT, 400 * GBIT)
+    arguments.fleet = (1, 2, 8, 32, 100)
     if arguments.brief:
         arguments.sizes, arguments.rates, arguments.rounds = (1, 2), (100 * MB,), 1
         arguments.steps, arguments.width = 3, 32

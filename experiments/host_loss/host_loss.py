@@ -2,7 +2,7 @@
 """Hosts that are killed, frozen, leave or join while others train; prints Markdown tables.
 
 Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N] [--timed N] [--jobs N]
-    [--only TRIAL]
+    [--torchrun N] [--only TRIAL]
 BIN: folder of the programs.
 """
 
@@ -10,7 +10,9 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
+import importlib.util
 import json
+import math
 import os
 import pathlib
 import random
@@ -26,11 +28,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import host_processes  # noqa: E402
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
+import torchrun_loss  # noqa: E402
 
 STEPS = 60
 SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
 SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "asked to leave": signal.SIGTERM}
 FIRST = "host 0, killed"
+# What ends training together.
+MEETING = "host 0, killed while hosts meet"
+ENDS = {"host 0, frozen": signal.SIGSTOP, "host 0, asked to leave": signal.SIGTERM,
+        MEETING: signal.SIGKILL}
 SHARDED = ["hosts.state=sharded", "checkpoint.every_steps=5"]
 SILENT_S = 4
 
@@ -65,8 +72,8 @@ class Events:
     """The events of a run that is under way, and the clock of this process at its time 0."""
 
     def __init__(self, path):
-        self.path, self.events, self.begin_s, self.read = path, [], None, 0
-        self.resumed_s = None  # when a step was seen that another host than the first has written
+        self.path, self.events, self.read = path, [], 0
+        self.begins_s = [math.inf]  # of the clock of the log, which begins anew with each restart
 
     def update(self):
         if not self.path.exists():
@@ -79,23 +86,22 @@ class Events:
         now_s = time.monotonic()
         for line in text[:whole].splitlines():
             event = json.loads(line)
-            if event["event"] == "step" and self.has_restarted():
-                self.resumed_s = self.resumed_s or now_s
-            self.events.append(event)
+            if event["event"] == "restart":
+                self.begins_s.append(math.inf)
+            self.events.append({**event, "clock": len(self.begins_s) - 1})
             if "time_s" in event:  # it was written before it was seen
-                begin_s = now_s - event["time_s"]
-                self.begin_s = begin_s if self.begin_s is None else min(self.begin_s, begin_s)
+                self.begins_s[-1] = min(self.begins_s[-1], now_s - event["time_s"])
 
     def go_on_since(self, number):
         """Whether another host has taken over and made a step since the log had so many events."""
         kinds = [event["event"] for event in self.events[number:]]
         return "restart" in kinds and "step" in kinds[kinds.index("restart"):]
 
-    def has_restarted(self):
-        return any(event["event"] == "restart" for event in self.events)
-
-    def times(self, kind):
-        return [event["time_s"] for event in self.events if event["event"] == kind]
+    def times(self, kind, first_clock=0, **fields):
+        """By the clock of this process; each is at most a little too late."""
+        return [self.begins_s[event["clock"]] + event["time_s"] for event in self.events
+                if event["event"] == kind and event["clock"] >= first_clock
+                and fields.items() <= event.items()]
 
 
 def wait_until(condition, hosts, limit_s=120):
@@ -110,7 +116,7 @@ def wait_until(condition, hosts, limit_s=120):
 
 
 def lose_while_they_meet(draw, hosts):
-    """Sends signals while hosts start. Host 0 is spared: nothing could go on without it."""
+    """Sends signals while hosts start. Host 0 is spared, as the others could not go on."""
     losses = []
     for victim in draw.sample(range(1, len(hosts)), draw.randint(1, len(hosts) - 1)):
         time.sleep(draw.random() * 1.5)
@@ -151,6 +157,23 @@ def lose_some(draw, hosts, events):
     return losses
 
 
+def end_all(draw, hosts, events):
+    """Host 0 is lost in a way that ends training together, and all others end by themselves."""
+    how = draw.choice(list(ENDS))
+    if how == MEETING:
+        time.sleep(draw.random() * 1.5)
+    else:
+        step = draw.randrange(STEPS - 10)
+        wait_until(lambda: events.update() or len(events.times("step")) > step, hosts)
+    hosts[0].send_signal(ENDS[how])
+    losses = [(0, time.monotonic(), how)]
+    wait_until(lambda: all(host.poll() is not None for host in hosts[1:]), [],
+               limit_s=5 * SILENT_S)
+    hosts[0].kill()
+    hosts[0].wait()
+    return losses
+
+
 def let_one_join(draw, command, hosts, events, errors):
     """After some step. Others may be lost while it joins."""
     step = draw.randrange(STEPS - 40)
@@ -158,9 +181,18 @@ def let_one_join(draw, command, hosts, events, errors):
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
 
 
-def have_ended(hosts, events):
-    events.update()
-    return all(host.poll() is not None for host in hosts)
+def train_on(hosts, events, losses):
+    """What the hosts that are left print. All must succeed."""
+    lost = {victim for victim, _, _ in losses}
+    left = [host for number, host in enumerate(hosts) if number not in lost]
+
+    def have_ended():
+        events.update()
+        return all(host.poll() is not None for host in left)
+    wait_until(have_ended, left)
+    if any(host.returncode != 0 for host in left):
+        raise spillway_run.Failed("a host that is left has failed")
+    return [host.stdout.read() for host in left]
 
 
 def run(program, config, draw, is_sharded):
@@ -171,8 +203,8 @@ def run(program, config, draw, is_sharded):
         size = draw.randint(2, 4)
         errors, of_joined = (stack.enter_context(open(place / name, "w+", encoding="utf-8"))
                              for name in ("errors", "errors of the one that joins"))
-        meets = draw.random() < 0.2
-        limits = (["hosts.timeout_s=5", "hosts.start_size=1"] if meets
+        when = draw.choices(["while they train", "while they meet", "host 0"], [7, 2, 1])[0]
+        limits = (["hosts.timeout_s=5", "hosts.start_size=1"] if when == "while they meet"
                   else [f"hosts.timeout_s={SILENT_S}"])
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                   env={**os.environ, "OMP_WAIT_POLICY": "passive"})
@@ -181,28 +213,30 @@ def run(program, config, draw, is_sharded):
         joined = None
         try:
             events = Events(place / "run/events.jsonl")
-            if not meets and draw.random() < 0.3:
-                joined = let_one_join(draw, host_processes.join_command(program, hosts[0].args, SLOW),
-                                      hosts, events, of_joined)
-            losses = (lose_while_they_meet(draw, hosts) if meets
-                      else lose_some(draw, hosts, events))
-            lost = {victim for victim, _, _ in losses}
-            left = [hosts[number] for number in range(size) if number not in lost]
-            wait_until(lambda: have_ended(left, events), left)
-            ends = [(host.communicate(timeout=120)[0], host.returncode) for host in left]
+            if when == "host 0":
+                losses = end_all(draw, hosts, events)
+                outputs = host_processes.outputs(
+                    [[program, "train", str(place / "config.yaml"), "resume=auto", "--json"]])
+            elif when == "while they meet":
+                losses = lose_while_they_meet(draw, hosts)
+                outputs = train_on(hosts, events, losses)
+            else:
+                if draw.random() < 0.3:
+                    joined = let_one_join(
+                        draw, host_processes.join_command(program, hosts[0].args, SLOW), hosts,
+                        events, of_joined)
+                losses = lose_some(draw, hosts, events)
+                outputs = train_on(hosts, events, losses)
         except spillway_run.Failed as failed:
             errors.seek(0)
             raise spillway_run.Failed(f"{failed}: {errors.read()}") from failed
         finally:
             for host in [*hosts, *([joined] if joined else [])]:
                 host.kill()
-                host.communicate()
-        errors.seek(0)
-        if any(code != 0 for _, code in ends):
-            raise spillway_run.Failed(errors.read())
+                host.wait()
         of_joined.seek(0)
         has_joined = "joined" in of_joined.read()
-    [report] = [json.loads(out) for out, _ in ends if out]
+    [report] = [json.loads(out) for out in outputs if out]
     weights = {trial["name"]: trial["weights_xxh3"] for trial in report["trials"]}
     return types.SimpleNamespace(weights=weights, losses=losses, events=events,
                                  asked_to_join=joined is not None, has_joined=has_joined)
@@ -212,21 +246,20 @@ def delays(done):
     """(how, noticed after, next commit after that is more than a step) of the first loss, if it came
     before the end and was alone. The log does not say when the loss of host 0 was noticed."""
     victim, sent_s, how = done.losses[0]
-    sent_s -= done.events.begin_s
-    noticed = [event["time_s"] for event in done.events.events
-               if event["event"] == "lost" and event.get("host") == victim]
     commits = done.events.times("step")
     before = [time_s for time_s in commits if time_s < sent_s]
-    after = [time_s for time_s in commits if noticed and time_s > noticed[0]]
     alone = len(done.losses) == 1 or done.losses[1][1] > done.losses[0][1] + 1
-    if len(before) < 3 or not alone or done.asked_to_join:
+    if len(before) < 3 or not alone or done.asked_to_join or how in ENDS:
+        return None
+    if how == FIRST:
+        noticed, after = [], done.events.times("step", first_clock=1)
+    else:
+        noticed = done.events.times("lost", host=victim)
+        after = [time_s for time_s in commits if noticed and time_s > noticed[0]]
+    if not after:
         return None
     step_s = statistics.median(b - a for a, b in zip(before, before[1:]))
-    if how == FIRST and done.events.resumed_s:
-        return how, None, done.events.resumed_s - done.losses[0][1] - step_s
-    if not noticed or not after:
-        return None
-    return how, noticed[0] - sent_s, after[0] - sent_s - step_s
+    return how, noticed[0] - sent_s if noticed else None, after[0] - sent_s - step_s
 
 
 def run_of(seed, program, cases, expected):
@@ -252,20 +285,33 @@ def run_of(seed, program, cases, expected):
 def require_no_other_loss(done, is_sharded):
     """No host is lost that nobody disturbed. Where hosts meet again, they change their numbers."""
     meet_again = (is_sharded or done.asked_to_join or
-                  any(how == FIRST for _, _, how in done.losses))
+                  any(victim == 0 for victim, _, _ in done.losses))
     heard = {event["host"] for event in done.events.events
              if event["event"] == "lost" and "host" in event}
     if not meet_again and heard - {victim for victim, _, _ in done.losses}:
         raise spillway_run.Failed(f"a host was lost that nobody disturbed: {heard}")
 
 
+def print_torchrun(text, kinds, runs):
+    """Nothing if this Python has no PyTorch."""
+    if not importlib.util.find_spec("torch"):
+        return
+    print()
+    tables.print_head(["killed under torchrun, of 3 with PyTorch DDP", "runs",
+                       "next step after a step and, ms"])
+    for kind in kinds:
+        times = [1e3 * torchrun_loss.next_step_s(kind, text) for _ in range(runs)]
+        tables.print_row([kind, str(runs), tables.spread(times, 0)])
+
+
 def main():
-    parser = spillway_run.parser("three runs")
+    parser = spillway_run.parser("three runs, and one under torchrun")
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--timed", type=int, default=200,
                         help="the first of them, one at a time: their times count")
     parser.add_argument("--jobs", type=int, default=3, help="the others, so many at a time")
+    parser.add_argument("--torchrun", type=int, default=5, help="runs of each kind under torchrun")
     parser.add_argument("--only", help="one of the trials")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
@@ -314,6 +360,9 @@ def main():
             tables.print_row([how, str(len(commits[how])),
                               tables.spread(noticed[how], 0) if noticed[how] else "",
                               tables.spread(commits[how], 0)])
+    kinds = list(torchrun_loss.KINDS)
+    print_torchrun(arguments.text, kinds[:1] if arguments.brief else kinds,
+                   1 if arguments.brief else arguments.torchrun)
     if other == expected["gpt"] or not all(outcome.is_equal for outcome in outcomes):
         sys.exit(1)
 

@@ -48,11 +48,16 @@ def resnet_config(digits, steps):
             "checkpoint": {"keep": 0}}
 
 
+def smallest_device(program, gpt):
+    """The override. Hosts need a little more than one that trains alone."""
+    least = spillway_run.plan(program, gpt)[0]["smallest_budget_bytes"]
+    return f"devices=[{{memory: {least + 65536}}}]"
+
+
 def cases(shape, arguments):
     """(name, configuration, overrides, overrides of each host)"""
     gpt = gpt_config(shape, arguments.text)
-    least = spillway_run.plan(f"{arguments.bin}/spillway", gpt)[0]["smallest_budget_bytes"]
-    small = f"devices=[{{memory: {least + 65536}}}]"
+    small = smallest_device(f"{arguments.bin}/spillway", gpt)
     two = "devices=[{memory: 1GiB}, {memory: 1GiB}]"
     all_cases = [
         ("gpt", gpt, [], {}),
@@ -169,6 +174,20 @@ def print_steps(shape, arguments):
             *(f"{sent[side]:.1f}" if size > 1 else "0" for side in ("hosts", *PYTORCH))])
 
 
+def print_spilled(shape, arguments):
+    """Of a model that is several shards, whose sums are ready one after the other."""
+    program, config = f"{arguments.bin}/spillway", gpt_config(shape, arguments.text)
+    small = smallest_device(program, config)
+    tables.print_head(["hosts with the smallest budget", "shards", "milliseconds a step",
+                       "exchange under compute"])
+    for size in [each for each in arguments.sizes if each > 1]:
+        runs = [host_processes.train(program, config, size, small)
+                for _ in range(arguments.rounds)]
+        hidden = tables.spread([100 * hidden_share(run) for run in runs], 0)
+        tables.print_row([str(size), str(runs[0].trials[0]["num_shards"]),
+                          tables.spread([1e3 * step_s(run) for run in runs], 0), f"{hidden} %"])
+
+
 def print_exchange(arguments):
     """Of one layer's sums, nothing else running."""
     tables.print_head([f"{arguments.mebibytes} MiB of sums over hosts", "Spillway, ms",
@@ -204,6 +223,8 @@ def main():
         print_bits(shape, arguments)
         print()
         print_exchange(arguments)
+        print()
+        print_spilled(shape, arguments)
         print()
     print_steps(shape, arguments)
 

@@ -84,6 +84,8 @@ struct HostsConfig {
   std::vector<std::string> successors;
   /// Whether there are other hosts, or may be later.
   bool several() const { return size > 1 || start_size > 0; }
+  /// Whether the hosts, but for those that join, have trained together before.
+  bool meet_again() const { return !successors.empty(); }
   /// How hosts that meet again do so if the new host 0 is lost before they train (HostLost).
   /// Nothing: they cannot.
   std::optional<HostsConfig> without_host_0() const;

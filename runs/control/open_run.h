@@ -39,7 +39,8 @@ struct RunResources {
   HostMemory machine = host_memory();  ///< which the run must fit
 };
 
-/// Runs the session on a virtual clock; nullopt if that would take too long.
+/// Runs the session on a virtual clock. Nullopt if that would take too long, or if hosts that meet
+/// again would wait for it.
 std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials);
 
 }  // namespace spillway

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "core/sealing/token.h"
+#include "trainer/c10d/pause.h"
 #include "trainer/c10d/rendezvous.h"
 
 namespace spillway {
@@ -29,14 +28,11 @@ class Board {
   /// wait.
   template <typename GiveUp>
   std::string wait_for(const std::string& name, const GiveUp& give_up) {
-    for (;;) {
+    for (Pause pause;; pause()) {
       if (auto text = read(name)) return *std::move(text);
       give_up();
-      std::this_thread::sleep_for(kInterval);
     }
   }
-
-  static constexpr std::chrono::milliseconds kInterval{10};  ///< between two looks
 
  private:
   const Rendezvous& rendezvous_;

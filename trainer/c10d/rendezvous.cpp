@@ -9,11 +9,11 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/system/system_error.hpp>
 #include <cstdint>
-#include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "spillway/error.h"
+#include "trainer/c10d/pause.h"
 #include "trainer/c10d/quiet_c10d.h"
 
 namespace spillway {
@@ -47,8 +47,7 @@ Listening listen_at(const Endpoint& endpoint) {
 /// c10d alone would wait for longer than the limit that it is given. Throws
 /// boost::system::system_error.
 void wait_for_listener(const Endpoint& endpoint, Clock::time_point end) {
-  constexpr milliseconds kRetry(50);
-  for (;;) {
+  for (Pause pause(milliseconds(50));; pause()) {
     boost::asio::io_context context;
     boost::system::error_code problem = boost::asio::error::timed_out;
     tcp::socket socket(context);
@@ -57,8 +56,7 @@ void wait_for_listener(const Endpoint& endpoint, Clock::time_point end) {
                                [&](const auto& error, const auto&) { problem = error; });
     context.run_until(end);
     if (!problem) return;
-    if (Clock::now() + kRetry > end) throw boost::system::system_error(problem);
-    std::this_thread::sleep_for(kRetry);
+    if (Clock::now() + pause.longest() > end) throw boost::system::system_error(problem);
   }
 }
 

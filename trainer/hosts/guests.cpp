@@ -94,9 +94,8 @@ void Guests::answer(const Guest& guest, const std::string& text) {
 }
 
 void Guests::wait_for_reader(const Guest& guest, Clock::time_point end) const {
-  while (board_.count(key_of(guest.number, "read"), 0) == 0 && Clock::now() < end) {
-    std::this_thread::sleep_for(Board::kInterval);
-  }
+  Pause pause;
+  while (board_.count(key_of(guest.number, "read"), 0) == 0 && Clock::now() < end) pause();
 }
 
 void invite_guests(Board& board) { board.write(kInvited, "yes"); }

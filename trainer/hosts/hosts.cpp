@@ -66,7 +66,7 @@ Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
       meet_others();
       break;
     } catch (const HostLost&) {  // its store may be that of the meeting before
-      if (config.successors.empty() || Clock::now() + Board::kInterval > end) throw;
+      if (!config.meet_again() || Clock::now() + Pause::kUsual > end) throw;
     }
   }
   connect(token, gpu);
@@ -82,10 +82,9 @@ Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
 void Hosts::meet_others() {
   const milliseconds limit = limit_of(given_);
   // When they meet again, some may have waited for another host 0.
-  const milliseconds arrival = given_.successors.empty() ? limit : 2 * limit;
+  const milliseconds arrival = given_.meet_again() ? 2 * limit : limit;
   ask_store(given_.endpoint, [&] {
-    const bool meet_again = !given_.successors.empty();
-    if (invites(given_) && meet_again) invite_guests(*board_);  // no number is free
+    if (invites(given_) && given_.meet_again()) invite_guests(*board_);  // no number is free
     if (given_.number == 0) write_invitation(*board_, given_.invitation);
     const Meeting meeting = meet(*board_, given_, least_of(given_), {limit, arrival});
     if (invites(given_)) invite_guests(*board_);

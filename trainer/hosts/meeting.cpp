@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <thread>
 
 #include "spillway/error.h"
 
@@ -58,6 +57,7 @@ Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
   std::vector<int> hosts{0};
   std::set<int> missing;
   for (int host = 1; host < config.size; ++host) missing.insert(host);
+  Pause pause;
   for (bool is_late = false; !missing.empty() && !is_late;) {
     is_late = Clock::now() > end;
     std::erase_if(missing, [&](int host) {
@@ -68,7 +68,7 @@ Meeting begin_meeting(Board& board, const HostsConfig& config, int least,
       if (is_welcome) hosts.push_back(host);
       return is_welcome;
     });
-    if (!missing.empty()) std::this_thread::sleep_for(Board::kInterval);
+    if (!missing.empty()) pause();
   }
   if (std::ssize(hosts) < least) {
     throw Error(late(fmt::format("host {} has not arrived", fmt::join(missing, " and host "))));
@@ -87,13 +87,12 @@ Meeting join_meeting(Board& board, const HostsConfig& config, const MeetingLimit
   const std::string welcome = fmt::format("{} {}", here, common(config));
   const int number = config.number;
   std::string name, answer;
-  while (answer != welcome) {
+  for (Pause pause; answer != welcome; pause()) {
     if (answer.starts_with(here)) refuse(answer.substr(here.size() + 1), config);
     if (Clock::now() > end) {
       throw HostLost(late(name.empty() ? "host 0 has not arrived"
                                        : fmt::format("host 0 has not answered host {}", number)));
     }
-    std::this_thread::sleep_for(Board::kInterval);
     const std::string now = board.read(kName).value_or("");
     if (now != name) board.write(key_of(now, "here", number), here);
     name = now;

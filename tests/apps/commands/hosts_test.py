@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
 from hosts_case import (FAST, GPT, LONG, LONGER, ONE_FAILS, PROGRAM, TEXT,  # noqa: E402
                         TWO_SMALL, Hosts)
-from small_run import free_endpoint, is_open, wait_for  # noqa: E402
+from small_run import free_endpoint, handles_sigterm, is_open, wait_for  # noqa: E402
 
 
 class Bits(Hosts):
@@ -425,6 +425,7 @@ class Failures(Hosts):
         joins = self.start(*join)
         wait_for(first, lambda: is_open(join[1]))
         for host in (second, joins, first):
+            wait_for(host, lambda host=host: handles_sigterm(host))
             host.send_signal(signal.SIGTERM)
             [(code, _, log)] = self.end([host])
             self.assertEqual(code, 130, log)

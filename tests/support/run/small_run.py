@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -56,6 +57,12 @@ def free_endpoint():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def handles_sigterm(process):
+    """Whether it has installed a handler, as it does when it starts."""
+    [caught] = re.findall(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def is_open(endpoint):
