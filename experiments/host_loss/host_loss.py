@@ -36,8 +36,8 @@ SIGNALS = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "asked to leave":
 FIRST = "host 0, killed"
 # What ends training together.
 MEETING = "host 0, killed while hosts meet"
-ENDS = {"host 0, frozen": signal.SIGSTOP, "host 0, asked to leave": signal.SIGTERM,
-        MEETING: signal.SIGKILL}
+LEAVES = "host 0, asked to leave"
+ENDS = {"host 0, frozen": signal.SIGSTOP, LEAVES: signal.SIGTERM, MEETING: signal.SIGKILL}
 SHARDED = ["hosts.state=sharded", "checkpoint.every_steps=5"]
 SILENT_S = 4
 
@@ -73,7 +73,8 @@ class Events:
 
     def __init__(self, path):
         self.path, self.events, self.read = path, [], 0
-        self.begins_s = [math.inf]  # of the clock of the log, which begins anew with each restart
+        # When the log's time was 0. It leaves out what passes between a session and the next.
+        self.begins_s = [math.inf]
 
     def update(self):
         if not self.path.exists():
@@ -96,6 +97,9 @@ class Events:
         """Whether another host has taken over and made a step since the log had so many events."""
         kinds = [event["event"] for event in self.events[number:]]
         return "restart" in kinds and "step" in kinds[kinds.index("restart"):]
+
+    def steps(self, kind):
+        return [event["step"] for event in self.events if event["event"] == kind]
 
     def times(self, kind, first_clock=0, **fields):
         """By the clock of this process; each is at most a little too late."""
@@ -158,7 +162,7 @@ def lose_some(draw, hosts, events):
 
 
 def end_all(draw, hosts, events):
-    """Host 0 is lost in a way that ends training together, and all others end by themselves."""
+    """Host 0 is lost in a way that ends training together, and the others end by themselves."""
     how = draw.choice(list(ENDS))
     if how == MEETING:
         time.sleep(draw.random() * 1.5)
@@ -167,8 +171,21 @@ def end_all(draw, hosts, events):
         wait_until(lambda: events.update() or len(events.times("step")) > step, hosts)
     hosts[0].send_signal(ENDS[how])
     losses = [(0, time.monotonic(), how)]
-    wait_until(lambda: all(host.poll() is not None for host in hosts[1:]), [],
-               limit_s=5 * SILENT_S)
+    wait_until(lambda: all(host.poll() is not None for host in hosts[1:]), [])
+    codes = [host.returncode for host in hosts[1:]]
+    events.update()
+    if how == MEETING and events.times("step"):
+        losses = [(0, losses[0][1], FIRST)]  # it has just begun to train, and the others go on
+        expected = {0}
+    else:
+        expected = {1}
+        took_s = time.monotonic() - losses[0][1]
+        if took_s > 5 * SILENT_S:
+            raise spillway_run.Failed(f"hosts ended {took_s:.0f} s after host 0")
+    if set(codes) != expected:
+        raise spillway_run.Failed(f"exit codes {codes} after: {how}")
+    if how == LEAVES and hosts[0].wait(timeout=60) != 130:
+        raise spillway_run.Failed(f"host 0 has exit code {hosts[0].returncode}, not 130")
     hosts[0].kill()
     hosts[0].wait()
     return losses
@@ -217,6 +234,9 @@ def run(program, config, draw, is_sharded):
                 losses = end_all(draw, hosts, events)
                 outputs = host_processes.outputs(
                     [[program, "train", str(place / "config.yaml"), "resume=auto", "--json"]])
+                events.update()
+                if losses[0][2] == LEAVES and not all(events.steps("resumed")):
+                    raise spillway_run.Failed("host 0 has not saved its trials")
             elif when == "while they meet":
                 losses = lose_while_they_meet(draw, hosts)
                 outputs = train_on(hosts, events, losses)
@@ -293,11 +313,11 @@ def require_no_other_loss(done, is_sharded):
 
 
 def print_torchrun(text, kinds, runs):
-    """Nothing if this Python has no PyTorch."""
-    if not importlib.util.find_spec("torch"):
+    if importlib.util.find_spec("torch") is None:
+        print("this Python has no PyTorch, so there is no table of torchrun", file=sys.stderr)
         return
     print()
-    tables.print_head(["killed under torchrun, of 3 with PyTorch DDP", "runs",
+    tables.print_head(["killed under torchrun, of 3 workers with PyTorch DDP", "runs",
                        "next step after a step and, ms"])
     for kind in kinds:
         times = [1e3 * torchrun_loss.next_step_s(kind, text) for _ in range(runs)]
@@ -311,7 +331,7 @@ def main():
     parser.add_argument("--timed", type=int, default=200,
                         help="the first of them, one at a time: their times count")
     parser.add_argument("--jobs", type=int, default=3, help="the others, so many at a time")
-    parser.add_argument("--torchrun", type=int, default=5, help="runs of each kind under torchrun")
+    parser.add_argument("--torchrun", type=int, default=5, help="runs of each kind under torchrun, 0: none")
     parser.add_argument("--only", help="one of the trials")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
@@ -360,11 +380,13 @@ def main():
             tables.print_row([how, str(len(commits[how])),
                               tables.spread(noticed[how], 0) if noticed[how] else "",
                               tables.spread(commits[how], 0)])
-    kinds = list(torchrun_loss.KINDS)
-    print_torchrun(arguments.text, kinds[:1] if arguments.brief else kinds,
-                   1 if arguments.brief else arguments.torchrun)
     if other == expected["gpt"] or not all(outcome.is_equal for outcome in outcomes):
         sys.exit(1)
+    kinds = list(torchrun_loss.KINDS)
+    if arguments.brief:  # the other takes a minute
+        print_torchrun(arguments.text, kinds[:1], runs=1)
+    elif arguments.torchrun > 0:
+        print_torchrun(arguments.text, kinds, arguments.torchrun)
 
 
 if __name__ == "__main__":

@@ -24,15 +24,15 @@ BEFORE = 20  # steps
 
 
 class Agents:
-    """Of torchrun, with their workers, which write into the folder."""
+    """Of torchrun, each with its options. Their workers write into the folder."""
 
-    def __init__(self, text, folder, number, *options):
+    def __init__(self, text, folder, of_agents):
         self.steps = pathlib.Path(folder) / "steps"
         self.agents = [subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--max-restarts=3", *options,
              str(SCRIPT), json.dumps(SHAPE), text, folder],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-            for _ in range(number)]
+            for options in of_agents]
 
     @staticmethod
     def workers(agent):
@@ -65,14 +65,16 @@ class Agents:
 
 
 def processes(text, folder):
-    return Agents(text, folder, 1, "--standalone", f"--nproc-per-node={SIZE}")
+    return Agents(text, folder, [["--standalone", f"--nproc-per-node={SIZE}"]])
 
 
 def machines(text, folder):
-    """They go on with one less."""
+    """An agent and a worker each. They go on with one less."""
     endpoint = f"127.0.0.1:{host_processes.free_port()}"
-    return Agents(text, folder, SIZE, f"--nnodes={SIZE - 1}:{SIZE}", "--nproc-per-node=1",
-                  "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}")
+    return Agents(text, folder, [[f"--nnodes={SIZE - 1}:{SIZE}", "--nproc-per-node=1",
+                                  "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+                                  f"--rdzv-conf=is_host={int(number == 0)}"]
+                                 for number in range(SIZE)])
 
 
 def lose_a_process(group, first):
@@ -81,13 +83,14 @@ def lose_a_process(group, first):
 
 
 def lose_a_machine(group, first):
-    """Not the one with torchrun's store."""
+    """Not the first, which has torchrun's store."""
     agent = next(each for each in group.agents[1:] if first not in group.workers(each))
     for pid in [agent.pid, *group.workers(agent)]:
         os.kill(pid, signal.SIGKILL)
 
 
-KINDS = {"a process": (processes, lose_a_process), "a machine": (machines, lose_a_machine)}
+KINDS = {"a worker": (processes, lose_a_process),
+         "an agent and its worker": (machines, lose_a_machine)}
 
 
 def next_step_s(kind, text):

@@ -212,7 +212,7 @@ def main():
     parser = spillway_run.parser("tiny shapes, 1 and 2 hosts")
     parser.add_argument("--steps", action="store_true", help="the last table alone")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="numbers of hosts")
-    parser.add_argument("--rounds", type=int, default=5, help="of the last table")
+    parser.add_argument("--rounds", type=int, default=5, help="of the last two tables")
     arguments = parser.parse_args()
     shape, arguments.exchanges, arguments.mebibytes = SHAPE, 15, 32
     if arguments.brief:

@@ -82,10 +82,11 @@ struct HostsConfig {
   /// Where hosts 1, 2, ... listen if those before them are lost before all have met: see
   /// without_host_0(). Set by Session::next_hosts().
   std::vector<std::string> successors;
+  /// Whether trials go on from an earlier session of these hosts. They then lose no time by
+  /// measuring what the file SessionConfig::pilot_cache has. Set by Session::next_hosts().
+  bool meets_again = false;
   /// Whether there are other hosts, or may be later.
   bool several() const { return size > 1 || start_size > 0; }
-  /// Whether the hosts, but for those that join, have trained together before.
-  bool meet_again() const { return !successors.empty(); }
   /// How hosts that meet again do so if the new host 0 is lost before they train (HostLost).
   /// Nothing: they cannot.
   std::optional<HostsConfig> without_host_0() const;

@@ -12,7 +12,7 @@ SessionEvent Place::operator()(SessionEvent event) const {
 }
 
 std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials) {
-  if (trials.front().config.session.hosts.meet_again()) return std::nullopt;
+  if (trials.front().config.session.hosts.meets_again) return std::nullopt;
   constexpr double kMaxOps = 1e5;  // two seconds
   double ops = 0;
   for (std::size_t t = 0; t < trials.size(); ++t) {

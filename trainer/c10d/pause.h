@@ -7,12 +7,11 @@
 namespace spillway {
 
 /// Waits between two looks at what another host does: a millisecond at first, because hosts that
-/// meet again answer at once, then longer.
+/// meet again answer at once, then twice as long each time, up to `longest`.
 class Pause {
  public:
-  static constexpr std::chrono::milliseconds kUsual{10};
-
-  explicit Pause(std::chrono::milliseconds longest = kUsual) : longest_(longest) {}
+  explicit Pause(std::chrono::milliseconds longest = std::chrono::milliseconds(10))
+      : longest_(longest) {}
 
   std::chrono::milliseconds longest() const { return longest_; }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "trainer/c10d/pause.h"
 
 namespace spillway {
 namespace {

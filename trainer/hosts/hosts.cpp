@@ -12,6 +12,7 @@
 
 #include "spillway/error.h"
 #include "spillway/ids.h"
+#include "trainer/c10d/pause.h"
 #include "trainer/c10d/quiet_c10d.h"
 #include "trainer/hosts/ask_store.h"
 #include "trainer/hosts/host_endpoint.h"
@@ -58,7 +59,7 @@ Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
   const std::optional<Token> token = token_of(config);
   const bool opens = config.number == 0 && !has_store_of_torchrun(config.endpoint);
   const auto end = Clock::now() + limit;
-  for (;;) {
+  for (Pause pause;; pause()) {
     try {
       rendezvous_.emplace(opens ? Rendezvous::open(endpoint)
                                 : Rendezvous::join(endpoint, left_until(end)));
@@ -66,7 +67,7 @@ Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
       meet_others();
       break;
     } catch (const HostLost&) {  // its store may be that of the meeting before
-      if (!config.meet_again() || Clock::now() + Pause::kUsual > end) throw;
+      if (!config.meets_again || Clock::now() + pause.longest() > end) throw;
     }
   }
   connect(token, gpu);
@@ -82,9 +83,9 @@ Hosts::Hosts(const HostsConfig& config, std::optional<int> gpu)
 void Hosts::meet_others() {
   const milliseconds limit = limit_of(given_);
   // When they meet again, some may have waited for another host 0.
-  const milliseconds arrival = given_.meet_again() ? 2 * limit : limit;
+  const milliseconds arrival = given_.meets_again ? 2 * limit : limit;
   ask_store(given_.endpoint, [&] {
-    if (invites(given_) && given_.meet_again()) invite_guests(*board_);  // no number is free
+    if (invites(given_) && given_.meets_again) invite_guests(*board_);  // no number is free
     if (given_.number == 0) write_invitation(*board_, given_.invitation);
     const Meeting meeting = meet(*board_, given_, least_of(given_), {limit, arrival});
     if (invites(given_)) invite_guests(*board_);

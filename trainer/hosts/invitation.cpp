@@ -6,6 +6,7 @@
 
 #include "spillway/error.h"
 #include "trainer/c10d/board.h"
+#include "trainer/c10d/pause.h"
 #include "trainer/hosts/ask_store.h"
 #include "trainer/hosts/guests.h"
 #include "trainer/hosts/host_endpoint.h"
@@ -66,7 +67,7 @@ std::string invitation_at(const HostsConfig& config) {
 
 HostsConfig take_place(const HostsConfig& config) {
   const auto end = Clock::now() + limit_of(config);
-  for (;;) {
+  for (Pause pause;; pause()) {
     try {
       return place_of(config, end);
     } catch (const HostLost&) {  // it may open another store, because others join

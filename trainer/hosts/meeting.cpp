@@ -8,6 +8,7 @@
 #include <random>
 
 #include "spillway/error.h"
+#include "trainer/c10d/pause.h"
 
 namespace spillway {
 namespace {
@@ -87,16 +88,17 @@ Meeting join_meeting(Board& board, const HostsConfig& config, const MeetingLimit
   const std::string welcome = fmt::format("{} {}", here, common(config));
   const int number = config.number;
   std::string name, answer;
-  for (Pause pause; answer != welcome; pause()) {
+  for (Pause pause;; pause()) {
+    const std::string now = board.read(kName).value_or("");
+    if (now != name) board.write(key_of(now, "here", number), here);
+    name = now;
+    if (!name.empty()) answer = board.read(key_of(name, "answer", number)).value_or("");
+    if (answer == welcome) break;
     if (answer.starts_with(here)) refuse(answer.substr(here.size() + 1), config);
     if (Clock::now() > end) {
       throw HostLost(late(name.empty() ? "host 0 has not arrived"
                                        : fmt::format("host 0 has not answered host {}", number)));
     }
-    const std::string now = board.read(kName).value_or("");
-    if (now != name) board.write(key_of(now, "here", number), here);
-    name = now;
-    if (!name.empty()) answer = board.read(key_of(name, "answer", number)).value_or("");
   }
   const std::string list = board.wait_for(list_of(name), [&] {
     if (Clock::now() > end + limits.arrival) throw HostLost(late("host 0 has not answered"));
@@ -125,6 +127,7 @@ HostsConfig next_meeting(const std::map<int, std::string>& endpoints, const Host
   next.endpoint = in_order.front();
   next.successors = {in_order.begin() + 1, in_order.end()};
   next.start_size = one.min_size;
+  next.meets_again = true;
   return next;
 }
 

@@ -25,8 +25,9 @@ class Pilot {
  public:
   /// `cache`: file that keeps costs and rates between runs; empty: none. `load`: measures how busy
   /// the machine is.
-  explicit Pilot(std::filesystem::path cache = {}, std::function<double()> load = measure_load)
-      : cache_(std::move(cache), this_build_and_kernels, std::move(load)) {}
+  explicit Pilot(std::filesystem::path cache = {}, std::function<double()> load = measure_load,
+                 BusyCosts busy = BusyCosts::drop)
+      : cache_(std::move(cache), this_build_and_kernels, std::move(load), busy) {}
   /// Runs each distinct layer whose costs are unknown. With a `device`, which nothing else may use
   /// in the meantime, it also times copies, and throws DoesNotFit with a lower bound of the budget
   /// if a layer does not fit.

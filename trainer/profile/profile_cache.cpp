@@ -86,7 +86,7 @@ MeasuredAt ProfileCache::Measurement::end() const {
 }
 
 ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::string()>& made_by,
-                           std::function<double()> load)
+                           std::function<double()> load, BusyCosts busy)
     : file_(std::move(file)), load_(std::move(load)) {
   if (file_.empty()) {
     load_ = [] { return 0.0; };  // unused without a file
@@ -94,7 +94,7 @@ ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::
   }
   made_by_ = made_by();
   known_ = read()[made_by_];
-  drop_busier_measurements();
+  if (busy == BusyCosts::drop) drop_busier_measurements();
 }
 
 CostsOfBuilds ProfileCache::read() const {

@@ -9,16 +9,19 @@
 
 namespace spillway {
 
+/// Whether costs count that were measured when the machine was clearly busier than now.
+enum class BusyCosts { drop, keep };
+
 /// Keeps the costs of layers and the rates of the host between runs in one JSON file. They are
 /// valid for one build of a program on one machine; the file has those of several, such as the
 /// program and the package of Python. A damaged file, or one of another format, counts as empty and
-/// is replaced. Measurements from when the machine was clearly busier than now count as unknown.
+/// is replaced. Those that BusyCosts drops count as unknown.
 class ProfileCache {
  public:
   /// An empty `file` disables reading and writing. `made_by`: what a cost depends on besides its
   /// key. `load`: measures how busy the machine is.
   ProfileCache(std::filesystem::path file, const std::function<std::string()>& made_by,
-               std::function<double()> load = measure_load);
+               std::function<double()> load = measure_load, BusyCosts busy = BusyCosts::drop);
 
   /// Records time and load of a measurement.
   class Measurement {

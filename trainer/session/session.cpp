@@ -89,12 +89,6 @@ TrialResult whole_result(const SessionTrial& trial) {
   return result;
 }
 
-/// The others wait for hosts that meet again, so they take measured costs whatever the load was.
-Pilot make_pilot(const SessionConfig& config) {
-  if (!config.hosts.meet_again()) return Pilot(config.pilot_cache);
-  return Pilot(config.pilot_cache, [] { return 1.0; });
-}
-
 }  // namespace
 
 Session::Impl::Impl(SessionConfig session_config)
@@ -104,7 +98,8 @@ Session::Impl::Impl(SessionConfig session_config)
       devices(open_devices(config)),
       home_store(make_home_store(config.offload_path, *devices[0].device)),
       host(config.host_memory, *home_store),
-      pilot(make_pilot(config)),
+      pilot(config.pilot_cache, measure_load,
+            config.hosts.meets_again ? BusyCosts::keep : BusyCosts::drop),
       hosts(meet_hosts(config)),
       trace(config.max_trace_spans),
       events(config.max_events),

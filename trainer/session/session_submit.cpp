@@ -37,7 +37,7 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
 
 /// Where more hosts meet again, each has fewer reduction groups, and so fewer lanes.
 void limit_lanes(TrainConfig& train, const HostsConfig& hosts) {
-  if (!hosts.meet_again() || train.reduction_groups < hosts.size) return;
+  if (!hosts.meets_again || train.reduction_groups < hosts.size) return;
   const int own = groups_of_host(train, team_of(hosts));
   train.data_parallel = std::min(train.data_parallel, own);
   train.max_data_parallel = std::min(train.max_data_parallel, own);

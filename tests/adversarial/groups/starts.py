@@ -84,11 +84,11 @@ def attempts():
                    Start("b", Run("resume r", code=(0, 2))), Finish(["a", "b"]), same_bits()])
     yield Attempt("A resume of a run under way is refused and changes nothing",
                   [given("a run that was killed"), Start("a", Run(f"resume r {SLOW_DEVICE}")),
-                   Until("a", says("resumed after step")),
+                   Until("a", says("resumed after step")), Send("a", 19),
                    Run("resume r --json", code=2, err=r"in use by process \d+"),
                    Run("train base.yaml resume=auto", code=2, err=r"in use by process \d+"),
                    Run("train base.yaml --overwrite", code=2, err=r"in use by process \d+"),
-                   Finish("a"), same_bits()], is_basic=True)
+                   Send("a", 18), Finish("a"), same_bits()], is_basic=True)
     yield Attempt("A folder that is used by a process that was stopped stays its own",
                   [furnish(LONG), Start("a", train(SLOW_DEVICE)), Until("a", checkpoints(1)),
                    Send("a", 19), train("--overwrite", code=2, err=r"in use by process \d+"),

@@ -12,9 +12,9 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from hosts_case import (FAST, GPT, LONG, LONGER, ONE_FAILS, PROGRAM, TEXT,  # noqa: E402
-                        TWO_SMALL, Hosts)
-from small_run import free_endpoint, handles_sigterm, is_open, wait_for  # noqa: E402
+from hosts_case import (FAST, GPT, LONG, LONGER, NEVER_COMES, ONE_FAILS, PROGRAM,  # noqa: E402
+                        TEXT, TWO_SMALL, Hosts)
+from small_run import free_endpoint, handles, is_open, wait_for  # noqa: E402
 
 
 class Bits(Hosts):
@@ -186,6 +186,19 @@ class Failures(Hosts):
             rows = (self.folder / out / "trials/small/metrics.csv").read_text().splitlines()
             self.assertEqual([int(row.split(",")[0]) for row in rows[1:]], list(range(1, 61)))
 
+    def test_the_next_host_0_measures_and_simulates_nothing(self):
+        cache = self.folder / "cache"
+        hosts = self.begin(LONG, 2, own=[[], ["--json"]],
+                           environments=[{"XDG_CACHE_HOME": str(cache)}] * 2)
+        self.wait_for_steps(hosts)
+        measured = (cache / "spillway/pilot.json").read_bytes()
+        hosts[0].kill()
+        self.assertEqual(self.results(hosts[1:]), self.alone(LONG, FAST))
+        self.assertEqual((cache / "spillway/pilot.json").read_bytes(), measured)
+        [restart] = [json.loads(line) for line in self.events().splitlines()
+                     if '"event":"restart"' in line]
+        self.assertIsNone(restart["planned"])
+
     def test_a_host_that_joined_takes_the_place_of_host_0(self):
         expected = self.alone(LONG, FAST)
         token = self.token("token")
@@ -246,7 +259,7 @@ class Failures(Hosts):
 
     def test_a_host_that_dies_while_it_joins_is_left_out(self):
         expected = self.alone(LONG, FAST)
-        first, join = self.begin_to_invite(LONG, 2, "hosts.timeout_s=3")
+        first, join = self.begin_to_invite(LONG, 2, "hosts.timeout_s=10")
         hosts = [first, self.start(*join)]
         self.wait_for_steps(hosts)
         joins = self.start(*join)
@@ -256,17 +269,17 @@ class Failures(Hosts):
 
     def test_the_next_host_0_may_be_killed_before_all_have_met(self):
         expected = self.alone(LONG, FAST)
-        hosts = self.begin(LONG, 4, "hosts.timeout_s=3", own=[[], [], ["--json"], []])
+        hosts = self.begin(LONG, 4, "hosts.timeout_s=10", own=[[], [], ["--json"], []])
         self.wait_for_steps(hosts)
         hosts[0].kill()
-        while "hosts meet again" not in hosts[1].stderr.readline():
-            pass
+        while "hosts meet again" not in (line := hosts[1].stderr.readline()):
+            self.assertNotEqual(line, "", "host 1 has ended")
         hosts[1].kill()
         self.assertEqual(self.results(hosts[2:]), expected)
 
     def test_hosts_begin_without_those_that_do_not_come(self):
-        hosts = self.begin(GPT, 4, "hosts.timeout_s=3", "hosts.start_size=2",
-                           own=[[], ["hosts.endpoint=127.0.0.1:1"], [], []])
+        hosts = self.begin(GPT, 4, "hosts.start_size=2",
+                           own=[["hosts.timeout_s=15"], NEVER_COMES, [], []])
         self.assertEqual(self.results([hosts[0], *hosts[2:]]), self.alone(GPT))
         self.assertIn("nobody answered", self.logs_of_failed(hosts[1:2])[0])
 
@@ -281,7 +294,7 @@ class Failures(Hosts):
 
     def test_no_host_takes_the_place_of_one_that_lives(self):
         expected = self.alone(LONG, FAST)
-        hosts = self.begin(LONG, 3, "hosts.timeout_s=5")
+        hosts = self.begin(LONG, 3, "hosts.timeout_s=10")
         self.wait_for_steps(hosts)
         hosts[0].send_signal(signal.SIGSTOP)
         for log in self.logs_of_failed(hosts[1:]):
@@ -425,7 +438,7 @@ class Failures(Hosts):
         joins = self.start(*join)
         wait_for(first, lambda: is_open(join[1]))
         for host in (second, joins, first):
-            wait_for(host, lambda host=host: handles_sigterm(host))
+            wait_for(host, lambda host=host: handles(host, signal.SIGTERM))
             host.send_signal(signal.SIGTERM)
             [(code, _, log)] = self.end([host])
             self.assertEqual(code, 130, log)

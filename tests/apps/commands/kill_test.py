@@ -45,7 +45,7 @@ class Instants:
         return self.chance.uniform(0, self.latest_s)
 
     def killed(self, run):
-        self.latest_s = max(1.5, self.latest_s * (1 / 1.02 if run.has_begun() else 1.1))
+        self.latest_s = max(1.5, self.latest_s * (1 / 1.02 if run.has_begun() else 1.5))
 
 
 class Run:

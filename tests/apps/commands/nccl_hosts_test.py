@@ -70,7 +70,7 @@ class NcclHosts(Hosts):
         self.assertEqual(self.results(self.two(CONFIG, *NCCL, own)), self.alone(CONFIG))
 
     def test_go_on_without_one_that_is_killed(self):
-        config = {**CONFIG, "train": {**CONFIG["train"], "max_steps": 40, "eval_steps": 0}}
+        config = {**CONFIG, "train": {**CONFIG["train"], "max_steps": 150, "eval_steps": 0}}
         hosts = self.two(config, *NCCL)
         log = self.folder / "run/events.jsonl"
         small_run.wait_for(hosts[0], lambda: log.exists() and '"event":"step"' in log.read_text())

@@ -24,6 +24,7 @@ GPT = []
 MLP = ["model={family: mlp, num_hidden_layers: 2, hidden_size: 48}", "train.virtual_nodes=8"]
 RESNET = ["model={family: resnet, hidden_sizes: [8, 16], depths: [1, 1]}"]
 BF16 = ["train.dtype=bf16"]
+VERY_SLOW = "devices=[{memory: 16MiB, imitate: {link: 1MiB/s, slowdown: 100}}]"  # small models too
 # Each selects other kernels on processors that have more than it allows.
 CASES = [("MKL_CBWR", "COMPATIBLE", GPT),
          ("MKL_CBWR", "AUTO", MLP),  # only in products of one row
@@ -72,7 +73,7 @@ class Numerics(unittest.TestCase):
 
     def killed(self, name, model):
         run = self.run_of(name, model)
-        process = small_run.start(run.train_command(*model, "train.max_steps=40", small_run.SLOW,
+        process = small_run.start(run.train_command(*model, "train.max_steps=40", VERY_SLOW,
                                                     "checkpoint.every_steps=1"))
         small_run.wait_for(process, lambda: len(run.generations()) >= 2)
         process.kill()

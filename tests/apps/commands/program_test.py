@@ -157,12 +157,6 @@ class Program(unittest.TestCase):
         version = json.loads(self.run_program("doctor", "--json").stdout)["spillway_version"]
         self.assertEqual(self.run_program("--version").stdout, f"spillway {version}\n")
 
-    @staticmethod
-    def takes_state_signal(process):
-        with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
-            caught = next(line.split()[1] for line in file if line.startswith("SigCgt"))
-        return int(caught, 16) >> (signal.SIGUSR1 - 1) & 1
-
     def test_state_signal_works_before_libtorch_starts(self):
         process = subprocess.Popen([os.path.abspath(PROGRAM), "--help"], cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -172,7 +166,7 @@ class Program(unittest.TestCase):
         while "calling init: " not in line:  # of the first library
             line = process.stderr.readline()
             self.assertNotEqual(line, "", "no library starts")
-        self.assertTrue(self.takes_state_signal(process))
+        self.assertTrue(small_run.handles(process, signal.SIGUSR1))
         process.send_signal(signal.SIGUSR1)
         self.assertIn("libtorch", process.stderr.read())
         self.assertEqual(process.wait(timeout=60), 0)
@@ -186,7 +180,7 @@ class Program(unittest.TestCase):
                                        stdout=out, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         self.addCleanup(process.stderr.close)
-        while not self.takes_state_signal(process):
+        while not small_run.handles(process, signal.SIGUSR1):
             pass
         process.send_signal(signal.SIGUSR1)  # before there is a run
         text = line = ""

@@ -10,7 +10,8 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
-from hosts_case import FAST, GPT, LONG, ONE_FAILS, TWO_SMALL, Hosts  # noqa: E402
+from hosts_case import (FAST, GPT, LONG, LONGER, NEVER_COMES, ONE_FAILS,  # noqa: E402
+                        TWO_SMALL, Hosts)
 from small_run import free_endpoint, wait_for  # noqa: E402
 
 SHARDED = "hosts.state=sharded"
@@ -194,15 +195,15 @@ class Failures(Hosts):
         self.assertGreater(bad["steps"], 0)
 
     def test_trials_cannot_be_paused(self):
-        hosts = self.begin(LONG, 2, SHARDED)
+        hosts = self.begin(LONGER, 2, SHARDED)
         self.wait_for_steps(hosts)
         [log] = self.logs_of_failed([self.start("pause", self.folder / "run", "small")])
         self.assertIn("cannot be paused while they shard its state", log)
         hosts[0].kill()
 
     def test_a_host_can_join(self):
-        expected = self.alone(LONG, FAST)
-        first, join = self.begin_to_invite(LONG, 2, SHARDED)
+        expected = self.alone(LONGER, FAST)
+        first, join = self.begin_to_invite(LONGER, 2, SHARDED)
         hosts = [first, self.start(*join)]
         for joined in range(2):
             self.wait_for_steps(hosts)
@@ -224,8 +225,8 @@ class Failures(Hosts):
             self.assertNotIn('"event":"resumed"', self.events(out))
 
     def test_hosts_begin_without_those_that_do_not_come(self):
-        hosts = self.begin(GPT, 4, "hosts.timeout_s=3", "hosts.start_size=2", SHARDED,
-                           own=[[], ["hosts.endpoint=127.0.0.1:1"], [], []])
+        hosts = self.begin(GPT, 4, "hosts.start_size=2", SHARDED,
+                           own=[["hosts.timeout_s=15"], NEVER_COMES, [], []])
         self.assertEqual(self.results([hosts[0], *hosts[2:]]), self.alone(GPT))
 
     def test_final_weights_that_cannot_be_written_are_in_the_last_checkpoint(self):

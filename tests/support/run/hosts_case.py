@@ -21,12 +21,15 @@ RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
           "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
 TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
 FAST = "devices=[{memory: 16MiB}]"
+NEVER_COMES = ["hosts.endpoint=127.0.0.1:1", "hosts.timeout_s=1"]  # a host
 ONE_FAILS = ("devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
              "{memory: 16MiB}]")
 LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
         "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
         "checkpoint": {"every_steps": 1000}}
-LONGER = {**LONG, "train": {**LONG["train"], "max_steps": 160}}
+# Long enough for other processes to start meanwhile.
+LONGER = {**LONG, "train": {**LONG["train"], "max_steps": 160},
+          "devices": [{"memory": "16MiB", "imitate": {"link": "5MiB/s"}}]}
 
 
 class Hosts(unittest.TestCase):

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import time
@@ -59,10 +58,10 @@ def free_endpoint():
         return f"127.0.0.1:{found.getsockname()[1]}"
 
 
-def handles_sigterm(process):
-    """Whether it has installed a handler, as it does when it starts."""
+def handles(process, number):
+    """Whether it has installed a handler of the signal, as it does when it starts."""
     [caught] = re.findall(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())
-    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def is_open(endpoint):

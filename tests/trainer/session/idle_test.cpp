@@ -119,7 +119,7 @@ TEST(Idle, SleepsWithoutDevices) {
 TEST(Idle, SleepsWhileADeviceHangs) {
   SessionConfig config = session_of(1, kAmple);
   config.devices[0].imitate.fault = {DeviceFault::Kind::hang, 0};
-  config.device_timeout_s = 5;
+  config.device_timeout_s = 15;
   Session session(config);
   session.submit(tiny_trial());
   auto running = std::async(std::launch::async, [&] { session.run(); });

@@ -49,7 +49,7 @@ struct Told {
 /// Stops once it has committed `stop_at` steps, unless that is 0.
 Told told(const SessionConfig& config, const TrialConfig& trial, std::int64_t stop_at = 0) {
   WatchedSession run(config);
-  run.session.submit(trial);
+  run.submit_in_lockstep(trial);
   run.run([&](const SessionEvent& event) {
     if (stop_at > 0 && event.kind == Kind::step && event.step >= stop_at) run.session.stop();
   });

@@ -92,7 +92,7 @@ TEST(SessionJournal, ContinuesAnUnfinishedTrialFromItsCheckpoint) {
   {
     WatchedSession run(session_of(1, kAmple));
     run.session.keep_journal(folder.path());
-    run.session.submit(trial);
+    run.submit_in_lockstep(trial);
     run.run([&](const SessionEvent& event) {
       if (event.step >= 10) run.session.stop();
     });

@@ -103,7 +103,7 @@ TEST_F(Exported, MovesStatisticsAndKeepsFrozenWeights) {
 /// The trial after the step at which it stops, or at its end.
 TrialResult trained_until(const TrialConfig& trial, std::int64_t stop_at) {
   WatchedSession run(session_of(1, smallest_budget(trial)));
-  run.session.submit(trial);
+  run.submit_in_lockstep(trial);
   run.run([&](const SessionEvent& event) {
     if (event.kind == SessionEvent::Kind::step && event.step == stop_at) run.session.stop();
   });
