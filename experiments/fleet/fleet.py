@@ -2,7 +2,7 @@
 """Plans of many hosts: beside hosts that train over a network of a given rate, and for up to 100
 hosts with ten devices each; prints Markdown tables.
 
-Usage: fleet.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs.
+Usage: fleet.py BIN TEXT [DIGITS] [--brief] [--plans], BIN: folder of the programs.
 """
 
 import pathlib
@@ -102,6 +102,7 @@ def print_scaling(arguments, title, batch_of, groups_of):
 
 def main():
     parser = spillway_run.parser("two hosts at one rate, and up to 8")
+    parser.add_argument("--plans", action="store_true", help="the tables without training")
     arguments = parser.parse_args()
     arguments.sizes, arguments.rates, arguments.rounds = (1, 2, 3, 4), RATES, 3
     arguments.steps, arguments.width = 6, 256
@@ -111,7 +112,7 @@ def main():
         arguments.sizes, arguments.rates, arguments.rounds = (1, 2), (100 * MB,), 1
         arguments.steps, arguments.width = 3, 32
         arguments.wide_rates, arguments.fleet = (100 * MB,), (1, 8)
-    if shaped_network.is_possible():
+    if not arguments.plans and shaped_network.is_possible():
         worst = print_trained(arguments)
         print(f"\nAt most {100 * (worst - 1):.0f} % off.\n")
     print_scaling(arguments, "weak: 40 samples a host", lambda size: SAMPLES * DEVICES * size,

@@ -2,7 +2,7 @@
 """One trial on several hosts, which are processes of one machine: bits, bytes and time, beside
 PyTorch; prints Markdown tables.
 
-Usage: hosts.py BIN TEXT [DIGITS] [--brief] [--steps] [--sizes N...] [--rounds N]
+Usage: hosts.py BIN TEXT [DIGITS] [--brief] [--only TABLE] [--sizes N...] [--rounds N]
 BIN: folder of the programs. PYTHONPATH must contain the PyTorch to compare with.
 """
 
@@ -188,7 +188,7 @@ def print_spilled(shape, arguments):
                           tables.spread([1e3 * step_s(run) for run in runs], 0), f"{hidden} %"])
 
 
-def print_exchange(arguments):
+def print_exchange(_, arguments):
     """Of one layer's sums, nothing else running."""
     tables.print_head([f"{arguments.mebibytes} MiB of sums over hosts", "Spillway, ms",
                        "with a token, ms", "Gloo, ms", "Spillway / Gloo", "with a token / Gloo",
@@ -209,8 +209,10 @@ def print_exchange(arguments):
 
 
 def main():
+    parts = {"bits": print_bits, "exchange": print_exchange, "spilled": print_spilled,
+             "steps": print_steps}
     parser = spillway_run.parser("tiny shapes, 1 and 2 hosts")
-    parser.add_argument("--steps", action="store_true", help="the last table alone")
+    parser.add_argument("--only", choices=parts, help="one of the tables")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="numbers of hosts")
     parser.add_argument("--rounds", type=int, default=5, help="of the last two tables")
     arguments = parser.parse_args()
@@ -219,14 +221,10 @@ def main():
         shape, arguments.sizes = TINY, SIZES[:2]
         arguments.rounds, arguments.exchanges, arguments.mebibytes = 1, 2, 1
     torch_run.skip_without_torch()
-    if not arguments.steps:
-        print_bits(shape, arguments)
-        print()
-        print_exchange(arguments)
-        print()
-        print_spilled(shape, arguments)
-        print()
-    print_steps(shape, arguments)
+    for name, print_part in parts.items():
+        if arguments.only in (None, name):
+            print_part(shape, arguments)
+            print()
 
 
 if __name__ == "__main__":
