@@ -170,16 +170,15 @@ def end_all(draw, hosts, events):
         step = draw.randrange(STEPS - 10)
         wait_until(lambda: events.update() or len(events.times("step")) > step, hosts)
     hosts[0].send_signal(ENDS[how])
-    losses = [(0, time.monotonic(), how)]
+    lost_s = time.monotonic()
     wait_until(lambda: all(host.poll() is not None for host in hosts[1:]), [])
     codes = [host.returncode for host in hosts[1:]]
     events.update()
     if how == MEETING and events.times("step"):
-        losses = [(0, losses[0][1], FIRST)]  # it has just begun to train, and the others go on
-        expected = {0}
+        how, expected = FIRST, {0}  # it has just begun to train, and the others go on
     else:
         expected = {1}
-        took_s = time.monotonic() - losses[0][1]
+        took_s = time.monotonic() - lost_s
         if took_s > 5 * SILENT_S:
             raise spillway_run.Failed(f"hosts ended {took_s:.0f} s after host 0")
     if set(codes) != expected:
@@ -188,7 +187,7 @@ def end_all(draw, hosts, events):
         raise spillway_run.Failed(f"host 0 has exit code {hosts[0].returncode}, not 130")
     hosts[0].kill()
     hosts[0].wait()
-    return losses
+    return [(0, lost_s, how)]
 
 
 def let_one_join(draw, command, hosts, events, errors):

@@ -24,7 +24,7 @@ namespace spillway {
 class Pilot {
  public:
   /// `cache`: file that keeps costs and rates between runs; empty: none. `load`: measures how busy
-  /// the machine is.
+  /// the machine is. `busy`: which of the costs in the file count.
   explicit Pilot(std::filesystem::path cache = {}, std::function<double()> load = measure_load,
                  BusyCosts busy = BusyCosts::drop)
       : cache_(std::move(cache), this_build_and_kernels, std::move(load), busy) {}

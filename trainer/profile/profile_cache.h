@@ -15,7 +15,7 @@ enum class BusyCosts { drop, keep };
 /// Keeps the costs of layers and the rates of the host between runs in one JSON file. They are
 /// valid for one build of a program on one machine; the file has those of several, such as the
 /// program and the package of Python. A damaged file, or one of another format, counts as empty and
-/// is replaced. Those that BusyCosts drops count as unknown.
+/// is replaced. Costs that BusyCosts::drop leaves out count as unknown.
 class ProfileCache {
  public:
   /// An empty `file` disables reading and writing. `made_by`: what a cost depends on besides its
