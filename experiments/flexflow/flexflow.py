@@ -91,7 +91,7 @@ def main():
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     names = [arguments.only] if arguments.only else list(MODELS)
-    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 4000
+    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 20000
     if arguments.slow:
         machines = machines[:1]
     if arguments.brief:

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <functional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "core/base/divisor.h"
@@ -219,10 +220,10 @@ class ProgramBuilder {
   }
 
   void add_evaluation() {
-    const std::vector<Task> tasks = evaluation_tasks(shape_, plan_.strategy, cut_, op_cost());
+    const TaskGraph graph = evaluation_tasks(shape_, plan_.strategy, cut_, op_cost());
     std::vector<int> units;
-    for (int t : planned_order(tasks, plan_.strategy)) {
-      units.push_back(add_unit(tasks[at(t)], eval_load_));
+    for (int t : planned_order(graph, plan_.strategy)) {
+      units.push_back(add_unit(graph.tasks[at(t)], eval_load_));
     }
     HostOpSpec finish{.kind = HostOpKind::finish_evaluation, .unit_deps = units};
     if (shape_.has_peers()) {
@@ -234,13 +235,13 @@ class ProgramBuilder {
   void add_training() {
     HasBackward has_backward;
     for (const RangeNeed& need : needs_) has_backward.push_back(need.has_backward());
-    const std::vector<Task> tasks =
+    const TaskGraph graph =
         training_tasks(model_, shape_, plan_.strategy, cut_, has_backward, op_cost());
     std::vector<std::map<int, int>> last_units(plan_.strategy.stages.size());  // by stage, cell
-    for (int t : planned_order(tasks, plan_.strategy)) {
-      const int unit = add_unit(tasks[at(t)], load_);
-      if (tasks[at(t)].kind != OpKind::backward) continue;
-      last_units[at(tasks[at(t)].stage)][tasks[at(t)].cell] = unit;
+    for (int t : planned_order(graph, plan_.strategy)) {
+      const Task& task = graph.tasks[at(t)];
+      const int unit = add_unit(task, load_);
+      if (task.kind == OpKind::backward) last_units[at(task.stage)][task.cell] = unit;
     }
     add_commit(last_units);
   }
@@ -352,9 +353,10 @@ class ProgramBuilder {
     for (const std::vector<int>& units : program_.track_units) {
       std::vector<UnitWeights> track;
       for (int u : units) track.push_back({&program_.units[at(u)].weights, set_of_unit_[at(u)]});
-      std::vector<std::vector<int>> leaving = leaving_weights(track);
-      for (std::size_t i = 0; i < units.size(); ++i) {
-        program_.units[at(units[i])].leaves = std::move(leaving[i]);
+      const Grouped leaving = leaving_weights(track);
+      for (int i = 0; i < static_cast<int>(units.size()); ++i) {
+        const std::span<const int> leaves = leaving[i];
+        program_.units[at(units[at(i)])].leaves.assign(leaves.begin(), leaves.end());
       }
     }
   }

@@ -5,7 +5,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "spillway/error.h"
 #include "spillway/ids.h"
@@ -29,30 +31,66 @@ int num_rows(const LayerPlacement& placement) {
   return static_cast<int>(placement.tracks.size()) / placement.pieces;
 }
 
+/// The part of its row on which a piece is; nothing for a layer that is not divided.
+std::optional<int> column_of(const LayerPlacement& placement, const LayerSpec& layer) {
+  if (layer.pieces == 1) return std::nullopt;
+  return layer.piece * placement.pieces / layer.pieces;
+}
+
 /// A layer that is not divided, such as one that adds what pieces make, is divided by the batch
 /// over all tracks of a row.
-Place place_of(const LayerPlacement& placement, const LayerSpec& layer, int groups) {
+Place place_of(const LayerPlacement& placement, std::optional<int> column, int groups) {
   Place place{{}, placement.set};
-  const auto add = [&](int begin, int size, int row, int column) {
-    const int track = placement.tracks[at(row * placement.pieces + column)];
-    place.cells.push_back({{begin, begin + size}, track});
-  };
   int begin = 0, row = 0;
+  const auto add = [&](int size, int on) {
+    const int track = placement.tracks[at(row * placement.pieces + on)];
+    place.cells.push_back({{begin, begin + size}, track});
+    begin += size;
+  };
   for (int size : split_groups(groups, num_rows(placement))) {
-    if (layer.pieces > 1) {
-      add(begin, size, row, layer.piece * placement.pieces / layer.pieces);
-      begin += size;
+    if (column) {
+      add(size, *column);
     } else {
-      int column = 0;
-      for (int part : split_groups(size, std::min(size, placement.pieces))) {
-        add(begin, part, row, column++);
-        begin += part;
-      }
+      int next = 0;
+      for (int part : split_groups(size, std::min(size, placement.pieces))) add(part, next++);
     }
     ++row;
   }
   return place;
 }
+
+/// The places of layers. Those of layers in a row that are alike are one.
+class Places {
+ public:
+  /// Null: a layer is on track 0.
+  Places(const std::vector<const LayerPlacement*>& placements, const ModelSpec& model, int groups) {
+    const LayerPlacement first_track;
+    std::pair<const LayerPlacement*, std::optional<int>> last;
+    for (std::size_t l = 0; l < placements.size(); ++l) {
+      const auto* placement = placements[l] == nullptr ? &first_track : placements[l];
+      const std::pair next(placement, column_of(*placement, model.layers[l]));
+      if (next != last) add(place_of(*placement, next.second, groups));
+      last = next;
+      numbers_.push_back(places_.size() - 1);
+    }
+  }
+
+  const Place& of(std::size_t layer) const { return places_[numbers_[layer]]; }
+  bool is_like_the_one_before(std::size_t layer) const {
+    return layer > 0 && numbers_[layer] == numbers_[layer - 1];
+  }
+  bool have_same_cells(std::size_t one, std::size_t other) const {
+    return numbers_[one] == numbers_[other] || of(one).cells == of(other).cells;
+  }
+
+ private:
+  void add(Place place) {
+    if (places_.empty() || places_.back() != place) places_.push_back(std::move(place));
+  }
+
+  std::vector<Place> places_;
+  std::vector<std::size_t> numbers_;  // by layer
+};
 
 void require_layers(const ModelSpec& model, const std::string& pattern, std::size_t number) {
   const auto is_match = [&](const LayerSpec& layer) { return matches(pattern, layer); };
@@ -70,9 +108,9 @@ void require_layers(const ModelSpec& model, const std::string& pattern, std::siz
 
 /// By layer: whether a stage ends behind it. Another track reads what it makes, and the next layer
 /// does too, or is not a further piece of the same layer.
-std::vector<bool> stage_ends(const ModelSpec& model, const std::vector<Place>& places) {
-  std::vector<bool> ends(places.size());
-  for (std::size_t reader = 0; reader < places.size(); ++reader) {
+std::vector<bool> stage_ends(const ModelSpec& model, const Places& places) {
+  std::vector<bool> ends(model.layers.size());
+  for (std::size_t reader = 0; reader < ends.size(); ++reader) {
     for (int e : model.layers[reader].inputs) {
       const EdgeSpec& edge = model.edges[at(e)];
       if (edge.producer < 0) continue;
@@ -80,7 +118,7 @@ std::vector<bool> stage_ends(const ModelSpec& model, const std::vector<Place>& p
       const LayerSpec& spec = model.layers[maker];
       const bool is_last_piece = spec.piece + 1 == spec.pieces;
       const bool is_read_next = std::ranges::count(model.layers[maker + 1].inputs, e) > 0;
-      if ((is_last_piece || is_read_next) && places[reader].cells != places[maker].cells)
+      if ((is_last_piece || is_read_next) && !places.have_same_cells(reader, maker))
         ends[maker] = true;
     }
   }
@@ -118,26 +156,25 @@ Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups
 
 Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlacement*>& by_layer,
                 const ModelSpec& model, int groups) {
-  std::vector<Place> places;
   int tracks = 1;
-  for (std::size_t l = 0; l < by_layer.size(); ++l) {
-    if (by_layer[l] == nullptr) {
-      places.push_back({{{{0, groups}, 0}}, 0});
-      continue;
+  for (const LayerPlacement* placement : by_layer) {
+    if (placement != nullptr) {
+      tracks = std::max(tracks, 1 + *std::ranges::max_element(placement->tracks));
     }
-    places.push_back(place_of(*by_layer[l], model.layers[l], groups));
-    tracks = std::max(tracks, 1 + *std::ranges::max_element(by_layer[l]->tracks));
   }
   Strategy strategy{.tracks = tracks,
                     .chunk = config.chunk,
                     .window = config.window,
                     .first = config.first,
                     .graphs = config.graphs};
+  const Places places(by_layer, model, groups);
   const std::vector<bool> ends = stage_ends(model, places);
-  for (int l = 0; l < static_cast<int>(places.size()); ++l) {
-    const bool begins = l == 0 || places[at(l)] != places[at(l - 1)] || ends[at(l - 1)];
-    if (begins) strategy.stages.push_back({{l, l}, places[at(l)].cells, places[at(l)].set});
-    strategy.stages.back().layers.end = l + 1;
+  for (std::size_t l = 0; l < by_layer.size(); ++l) {
+    const int layer = static_cast<int>(l);
+    if (!places.is_like_the_one_before(l) || ends[l - 1]) {
+      strategy.stages.push_back({{layer, layer}, places.of(l).cells, places.of(l).set});
+    }
+    strategy.stages.back().layers.end = layer + 1;
   }
   return strategy;
 }

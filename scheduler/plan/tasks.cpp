@@ -1,10 +1,9 @@
 #include "scheduler/plan/tasks.h"
 
 #include <algorithm>
+#include <boost/dynamic_bitset.hpp>
 #include <map>
 #include <queue>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "spillway/ids.h"
@@ -16,32 +15,30 @@ namespace {
 class TaskList {
  public:
   TaskList(const Strategy& strategy, const Cut& cut, const OpCost& cost)
-      : strategy_(strategy),
-        cut_(cut),
-        cost_(cost),
-        forward_(strategy.stages.size()),
-        backward_(strategy.stages.size()) {}
+      : strategy_(strategy), cut_(cut), cost_(cost), ranges_(2 * strategy.stages.size()) {}
 
   /// One task for each unit. `first_vn(group)` is the first virtual node of a group.
   template <typename FirstVn>
   void add(OpKind kind, int stage, const FirstVn& first_vn) {
     const std::vector<Cell>& cells = strategy_.stages[at(stage)].cells;
     const double cost = cost_(kind, stage);
+    Range& range = of(kind, stage);
+    range.begin = size();
     for (int c = 0; c < static_cast<int>(cells.size()); ++c) {
       const int begin = first_vn(cells[at(c)].groups.begin);
       const int end = first_vn(cells[at(c)].groups.end);
       const int chunk = strategy_.chunk == 0 ? end - begin : strategy_.chunk;
       for (int vn = begin; vn < end; vn += chunk) {
         const int last = std::min(vn + chunk, end);
-        Task task{kind, stage, c, cells[at(c)].track, vn, last, cost * (last - vn), {}};
-        if (vn > begin) task.after.push_back(static_cast<int>(tasks_.size()) - 1);
-        of(kind, stage).push_back(static_cast<int>(tasks_.size()));
-        tasks_.push_back(std::move(task));
+        if (vn > begin) after_.push_back({size(), size() - 1});
+        tasks_.push_back({kind, stage, c, cells[at(c)].track, vn, last, cost * (last - vn)});
       }
     }
+    range.end = size();
   }
 
-  /// The tasks of `stage` wait for those that make the boundaries which they read.
+  /// The tasks of `stage` wait for those that make the boundaries which they read. A backward that
+  /// waits for its own forward need not.
   void wait_for_inputs(OpKind kind, int stage) {
     for (int e : cut_.boundaries(stage).in) {
       for (const Cut::Part& part : cut_.parts(e)) {
@@ -68,21 +65,33 @@ class TaskList {
     }
   }
 
-  std::vector<Task> take() && { return std::move(tasks_); }
+  TaskGraph take() && {
+    Grouped after(tasks_.size(), after_);
+    return {std::move(tasks_), std::move(after)};
+  }
 
  private:
-  std::vector<int>& of(OpKind kind, int stage) {
-    return kind == OpKind::backward ? backward_[at(stage)] : forward_[at(stage)];
+  /// The tasks of a stage in one direction, ordered by virtual nodes.
+  struct Range {
+    int begin = 0, end = 0;
+    const Range* waited = nullptr;  ///< the last ones that wait for these
+  };
+
+  int size() const { return static_cast<int>(tasks_.size()); }
+  Range& of(OpKind kind, int stage) {
+    return ranges_[at(2 * stage + (kind == OpKind::backward ? 1 : 0))];
   }
 
   void wait(OpKind kind, int stage, OpKind for_kind, int for_stage) {
-    const std::vector<int>& makers = of(for_kind, for_stage);
-    for (int number : of(kind, stage)) {
-      Task& task = tasks_[at(number)];
-      auto maker = std::ranges::partition_point(
-          makers, [&](int t) { return tasks_[at(t)].vn_end <= task.vn_begin; });
-      for (; maker != makers.end() && tasks_[at(*maker)].vn_begin < task.vn_end; ++maker) {
-        task.after.push_back(*maker);
+    const Range& waiting = of(kind, stage);
+    Range& makers = of(for_kind, for_stage);
+    if (std::exchange(makers.waited, &waiting) == &waiting) return;
+    int first = makers.begin;
+    for (int t = waiting.begin; t < waiting.end; ++t) {
+      const Task& task = tasks_[at(t)];
+      while (first < makers.end && tasks_[at(first)].vn_end <= task.vn_begin) ++first;
+      for (int m = first; m < makers.end && tasks_[at(m)].vn_begin < task.vn_end; ++m) {
+        after_.push_back({t, m});
       }
     }
   }
@@ -91,22 +100,33 @@ class TaskList {
   const Cut& cut_;
   const OpCost& cost_;
   std::vector<Task> tasks_;
-  std::vector<std::vector<int>> forward_, backward_;  // by stage; evaluation: forward
+  std::vector<Grouped::Item> after_;  // by task
+  std::vector<Range> ranges_;         // by stage and direction; evaluation: forward
 };
 
 /// Runs the tasks on a clock of its own and notes in which order each track begins them.
 class ListScheduler {
  public:
-  ListScheduler(const std::vector<Task>& tasks, const Strategy& strategy)
-      : tasks_(tasks),
+  ListScheduler(const TaskGraph& graph, const Strategy& strategy)
+      : tasks_(graph.tasks),
         strategy_(strategy),
-        dependents_(tasks.size()),
-        waits_for_(tasks.size()),
+        dependents_(graph.after.inverse(graph.tasks.size())),
+        waits_for_(tasks_.size()),
+        ranks_(tasks_.size()),
+        places_(tasks_.size()),
         tracks_(at(strategy.tracks)) {
-    for (int t = 0; t < static_cast<int>(tasks.size()); ++t) {
-      for (int before : tasks[at(t)].after) dependents_[at(before)].push_back(t);
-      waits_for_[at(t)] = tasks[at(t)].after.size();
-      ++track_of(t).unfinished[tasks[at(t)].vn_begin];
+    for (std::size_t rank = 0; int t : ranked()) {
+      Track& track = track_of(t);
+      ranks_[at(t)] = rank++;
+      places_[at(t)] = track.tasks.size();
+      track.tasks.push_back(t);
+      track.unfinished.resize(std::max(track.unfinished.size(), at(tasks_[at(t)].vn_begin) + 1));
+      ++track.unfinished[at(tasks_[at(t)].vn_begin)];
+      waits_for_[at(t)] = graph.after[t].size();
+    }
+    for (Track& track : tracks_) {
+      track.ready.resize(track.tasks.size());
+      track.order.reserve(track.tasks.size());
     }
   }
 
@@ -127,30 +147,42 @@ class ListScheduler {
   }
 
  private:
-  /// Smaller is better: the direction, then the lowest virtual node; of stages, the last first in
-  /// backward. If a unit has all virtual nodes of its cell, forward comes first, then the stage.
-  using Rank = std::tuple<int, int, int>;
-  using Ready = std::set<std::pair<Rank, int>>;
   struct Track {
-    Ready ready;
-    std::map<int, int> unfinished;  // tasks, by their first virtual node
+    std::vector<int> tasks;         // the best first
+    boost::dynamic_bitset<> ready;  // by position in `tasks`
+    std::vector<int> unfinished;    // tasks, by their first virtual node
     std::vector<int> order;
     bool is_busy = false;
   };
+  static constexpr std::size_t kNone = boost::dynamic_bitset<>::npos;
 
-  Rank rank(const Task& task) const {
-    const bool is_backward = task.kind == OpKind::backward;
-    const int stage = is_backward ? -task.stage : task.stage;
-    if (strategy_.chunk == 0) return {is_backward ? 1 : 0, stage, task.vn_begin};
-    const bool is_first = is_backward == (strategy_.first == FirstChoice::backward);
-    return {is_first ? 0 : 1, task.vn_begin, stage};
+  /// The best first: of the preferred direction, then of the lowest virtual node, then as listed.
+  /// If units have all virtual nodes of their cells: as listed.
+  std::vector<int> ranked() const {
+    std::vector<Grouped::Item> items;
+    items.reserve(tasks_.size());
+    int vns = 0;
+    for (const Task& task : tasks_) vns = std::max(vns, task.vn_end);
+    for (const Task& task : tasks_) {
+      const bool is_backward = task.kind == OpKind::backward;
+      const bool is_first = is_backward == (strategy_.first == FirstChoice::backward);
+      const int group = strategy_.chunk == 0 ? 0 : task.vn_begin + (is_first ? 0 : vns);
+      items.push_back({group, static_cast<int>(items.size())});
+    }
+    return Grouped(at(2 * vns), items).numbers();
   }
 
   Track& track_of(int task) { return tracks_[at(tasks_[at(task)].track)]; }
 
   void add_ready(int task) {
-    track_of(task).ready.insert({rank(tasks_[at(task)]), task});
+    track_of(task).ready.set(places_[at(task)]);
     touched_.push_back(tasks_[at(task)].track);
+  }
+
+  /// The rank of the best task that is ready.
+  std::size_t best_rank(const Track& track) const {
+    const std::size_t first = track.ready.find_first();
+    return first == kNone ? kNone : ranks_[at(track.tasks[first])];
   }
 
   void begin_tasks() {
@@ -158,30 +190,31 @@ class ListScheduler {
     touched_.clear();
     if (!running_.empty()) return;
     // A unit of another track waits for one that is held back.
-    const auto first = std::ranges::min_element(tracks_, [](const Track& a, const Track& b) {
-      return !a.ready.empty() && (b.ready.empty() || *a.ready.begin() < *b.ready.begin());
-    });
-    if (!first->ready.empty()) begin(*first, first->ready.begin());
+    const auto first =
+        std::ranges::min_element(tracks_, {}, [&](const Track& track) { return best_rank(track); });
+    if (best_rank(*first) != kNone) begin(*first, first->ready.find_first());
   }
 
   /// Counts lower virtual nodes only, so the lowest may always begin.
   bool is_held(const Track& track, const Task& task) const {
     if (strategy_.window == 0 || task.kind == OpKind::backward) return false;
-    const auto lower =
-        std::distance(track.unfinished.begin(), track.unfinished.find(task.vn_begin));
-    return lower >= strategy_.window;
+    const auto begin = track.unfinished.begin();
+    const auto is_there = [](int number) { return number > 0; };
+    return std::count_if(begin, begin + task.vn_begin, is_there) >= strategy_.window;
   }
 
   void begin_next(Track& track) {
     if (track.is_busy) return;
-    const auto next = std::ranges::find_if(
-        track.ready, [&](const auto& item) { return !is_held(track, tasks_[at(item.second)]); });
-    if (next != track.ready.end()) begin(track, next);
+    std::size_t next = track.ready.find_first();
+    while (next != kNone && is_held(track, tasks_[at(track.tasks[next])])) {
+      next = track.ready.find_next(next);
+    }
+    if (next != kNone) begin(track, next);
   }
 
-  void begin(Track& track, Ready::iterator next) {
-    const int task = next->second;
-    track.ready.erase(next);
+  void begin(Track& track, std::size_t place) {
+    const int task = track.tasks[place];
+    track.ready.reset(place);
     track.order.push_back(task);
     track.is_busy = true;
     running_.emplace(now_s_ + tasks_[at(task)].cost_s, task);
@@ -191,9 +224,8 @@ class ListScheduler {
     Track& track = track_of(task);
     track.is_busy = false;
     touched_.push_back(tasks_[at(task)].track);
-    const auto unfinished = track.unfinished.find(tasks_[at(task)].vn_begin);
-    if (--unfinished->second == 0) track.unfinished.erase(unfinished);
-    for (int dependent : dependents_[at(task)]) {
+    --track.unfinished[at(tasks_[at(task)].vn_begin)];
+    for (int dependent : dependents_[task]) {
       if (--waits_for_[at(dependent)] == 0) add_ready(dependent);
     }
   }
@@ -201,8 +233,8 @@ class ListScheduler {
   using End = std::pair<double, int>;  // of a task
   const std::vector<Task>& tasks_;
   const Strategy& strategy_;
-  std::vector<std::vector<int>> dependents_;
-  std::vector<std::size_t> waits_for_;
+  const Grouped dependents_;
+  std::vector<std::size_t> waits_for_, ranks_, places_;  // by task; places: in its track
   std::vector<Track> tracks_;
   std::vector<int> touched_;  // tracks that may begin a task
   std::priority_queue<End, std::vector<End>, std::greater<>> running_;
@@ -226,9 +258,8 @@ std::vector<Bytes> kept_graphs(const Strategy& strategy, const MemorySplit& spli
   return graphs;
 }
 
-std::vector<Task> training_tasks(const ModelSpec& model, const JobShape& shape,
-                                 const Strategy& strategy, const Cut& cut,
-                                 const HasBackward& has_backward, const OpCost& cost) {
+TaskGraph training_tasks(const ModelSpec& model, const JobShape& shape, const Strategy& strategy,
+                         const Cut& cut, const HasBackward& has_backward, const OpCost& cost) {
   const int stages = static_cast<int>(strategy.stages.size());
   const auto first_vn = [&](int group) { return shape.first_vn(group); };
   TaskList tasks(strategy, cut, cost);
@@ -237,15 +268,14 @@ std::vector<Task> training_tasks(const ModelSpec& model, const JobShape& shape,
     if (has_backward[at(s)]) tasks.add(OpKind::backward, s, first_vn);
   }
   for (int s = 0; s < stages; ++s) {
-    tasks.wait_for_inputs(OpKind::forward, s);
-    tasks.wait_for_inputs(OpKind::backward, s);
+    tasks.wait_for_inputs(s + 1 < stages ? OpKind::forward : OpKind::backward, s);
     tasks.wait_for_gradients(model, s);
   }
   return std::move(tasks).take();
 }
 
-std::vector<Task> evaluation_tasks(const JobShape& shape, const Strategy& strategy, const Cut& cut,
-                                   const OpCost& cost) {
+TaskGraph evaluation_tasks(const JobShape& shape, const Strategy& strategy, const Cut& cut,
+                           const OpCost& cost) {
   const auto first_vn = [&](int group) { return shape.first_eval_vn(group); };
   TaskList tasks(strategy, cut, cost);
   const int stages = static_cast<int>(strategy.stages.size());
@@ -254,15 +284,17 @@ std::vector<Task> evaluation_tasks(const JobShape& shape, const Strategy& strate
   return std::move(tasks).take();
 }
 
-std::vector<int> planned_order(const std::vector<Task>& tasks, const Strategy& strategy) {
-  const std::vector<std::vector<int>> tracks = ListScheduler(tasks, strategy).run();
+std::vector<int> planned_order(const TaskGraph& graph, const Strategy& strategy) {
+  const std::vector<std::vector<int>> tracks = ListScheduler(graph, strategy).run();
+  const std::size_t size = graph.tasks.size();
   std::vector<int> order;
+  order.reserve(size);
   std::vector<std::size_t> next(tracks.size());
-  std::vector<bool> is_placed(tasks.size());
+  std::vector<bool> is_placed(size);
   const auto may_come = [&](int task) {
-    return std::ranges::all_of(tasks[at(task)].after, [&](int t) { return is_placed[at(t)]; });
+    return std::ranges::all_of(graph.after[task], [&](int t) { return is_placed[at(t)]; });
   };
-  while (order.size() < tasks.size()) {
+  while (order.size() < size) {
     for (std::size_t t = 0; t < tracks.size(); ++t) {
       for (; next[t] < tracks[t].size() && may_come(tracks[t][next[t]]); ++next[t]) {
         order.push_back(tracks[t][next[t]]);
@@ -273,8 +305,8 @@ std::vector<int> planned_order(const std::vector<Task>& tasks, const Strategy& s
   return order;
 }
 
-std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& track) {
-  std::vector<std::vector<int>> leaving(track.size());
+Grouped leaving_weights(const std::vector<UnitWeights>& track) {
+  std::vector<Grouped::Item> leaving;
   std::vector<bool> is_used;  // by buffer: by a later unit
   for (std::size_t i = track.size(); i-- > 0;) {
     const std::vector<int>& weights = *track[i].weights;
@@ -283,11 +315,11 @@ std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& tr
     if (!weights.empty()) is_used.resize(std::max(is_used.size(), at(weights.back()) + 1));
     for (int b : weights) {
       const bool is_next = next != nullptr && std::ranges::binary_search(*next->weights, b);
-      if (!is_next && !(keeps_set && is_used[at(b)])) leaving[i].push_back(b);
+      if (!is_next && !(keeps_set && is_used[at(b)])) leaving.push_back({static_cast<int>(i), b});
       is_used[at(b)] = true;
     }
   }
-  return leaving;
+  return {track.size(), leaving};
 }
 
 FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group) {

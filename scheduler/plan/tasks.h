@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/grouped.h"
 #include "scheduler/plan/cut.h"
 #include "scheduler/plan/lower.h"
 
@@ -15,7 +16,12 @@ struct Task {
   int stage = 0, cell = 0, track = 0;
   int vn_begin = 0, vn_end = 0;
   double cost_s = 0;
-  std::vector<int> after;  ///< tasks that make what it reads, or add to its sums before it
+};
+
+/// The tasks of a program, by direction and stage. Those of a cell are in order.
+struct TaskGraph {
+  std::vector<Task> tasks;
+  Grouped after;  ///< by task: those that make what it reads, or add to its sums before it
 };
 
 /// The cost of an op of a stage.
@@ -29,19 +35,18 @@ std::vector<Bytes> kept_graphs(const Strategy& strategy, const MemorySplit& spli
 /// By stage: whether it has a backward.
 using HasBackward = std::vector<bool>;
 
-/// The tasks of a training step, by stage and direction.
-std::vector<Task> training_tasks(const ModelSpec& model, const JobShape& shape,
-                                 const Strategy& strategy, const Cut& cut,
-                                 const HasBackward& has_backward, const OpCost& cost);
+/// The tasks of a training step: forward from the first stage on, then backward from the last.
+TaskGraph training_tasks(const ModelSpec& model, const JobShape& shape, const Strategy& strategy,
+                         const Cut& cut, const HasBackward& has_backward, const OpCost& cost);
 /// The tasks of an evaluation. Its virtual nodes are divided like the groups.
-std::vector<Task> evaluation_tasks(const JobShape& shape, const Strategy& strategy, const Cut& cut,
-                                   const OpCost& cost);
+TaskGraph evaluation_tasks(const JobShape& shape, const Strategy& strategy, const Cut& cut,
+                           const OpCost& cost);
 
 /// An order of the tasks in which each comes after what it waits for, and in which those of one
 /// track are in the order that the track keeps. Found by list scheduling: a track that is free
 /// begins the best of the tasks that could start, as if copies took no time. Source: Graham,
 /// "Bounds on multiprocessing timing anomalies", 1969.
-std::vector<int> planned_order(const std::vector<Task>& tasks, const Strategy& strategy);
+std::vector<int> planned_order(const TaskGraph& graph, const Strategy& strategy);
 
 /// What a unit of a track keeps on its device.
 struct UnitWeights {
@@ -50,7 +55,7 @@ struct UnitWeights {
 };
 /// By unit: the weights that leave the device with it. They stay while the track's next unit uses
 /// them, or belongs to the same set and a later one uses them. `track`: its units, in order.
-std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& track);
+Grouped leaving_weights(const std::vector<UnitWeights>& track);
 
 /// A cell's stack of gradient sums: which slot every virtual node's gradient goes to, and which
 /// slots hold finished subtrees at the end. The stack is at most log2(groups) + 2 deep for a cell

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -34,13 +35,14 @@ struct StaticDevice {
     double time_s = 0;
     std::int64_t bytes = 0;
   };
+  bool notes_changes = false;
   std::vector<Change> memory;
   std::int64_t most_bytes = 0;  ///< of all that arrives: no peak is higher
 
   void change(double time_s, Bytes bytes, int sign) {
     if (bytes == 0) return;
-    memory.push_back({time_s, sign * static_cast<std::int64_t>(bytes)});
     if (sign > 0) most_bytes += static_cast<std::int64_t>(bytes);
+    if (notes_changes) memory.push_back({time_s, sign * static_cast<std::int64_t>(bytes)});
   }
 };
 
@@ -58,45 +60,48 @@ HostBegin host_begin(const JobPlan& whole, const VirtualCosts& costs) {
   return begin;
 }
 
-/// One pass over the units of a step.
+/// Passes over the units of a step.
 class StaticStep {
  public:
+  /// `tracks`: before the step.
   StaticStep(const StepOutline& step, StageTable& table, const HostBegin& begin,
-             std::vector<StaticDevice> tracks, const VirtualCosts& costs)
+             const std::vector<StaticDevice>& tracks, const VirtualCosts& costs)
       : step_(step),
         table_(table),
         begin_(begin),
-        tracks_(std::move(tracks)),
+        first_(tracks),
         costs_(costs),
-        copies_(costs, num_devices(tracks_)),
+        copies_(costs, 0),
         vns_(table.shape().virtual_nodes),
-        num_weights_(begin.updated_s.size()),
-        weights_there_(tracks_.size() * num_weights_, kAbsent),
-        sums_there_(step.stages.size()),
-        there_(step.bytes.size() * at(vns_) * tracks_.size(), kAbsent),
-        makers_(step.bytes.size() * at(vns_), -1),
-        last_reads_(step.bytes.size() * at(vns_)),
-        ends_(step.tasks.size()),
-        drained_(step.stages.size()) {
-    for (std::size_t s = 0; s < step.stages.size(); ++s) {
-      sums_there_[s].resize(step.cells(static_cast<int>(s)).size(), kAbsent);
-    }
-  }
+        num_weights_(begin.updated_s.size()) {}
 
-  /// `contention`: the slowdown of compute.
-  double run(double contention, double most_s) {
-    contention_ = contention;
-    for (const Task& task : step_.tasks) device(task).ahead_s += compute_s(task);
+  struct Pass {
+    double contention = 1;  ///< the slowdown of compute
+    double most_s = 0;      ///< the pass ends once the step must take longer,
+    bool may_slow = false;  ///< even if devices computed more slowly
+    bool notes_memory = false;
+  };
+  struct Result {
+    double step_s = 0;  ///< or a bound of it
+    bool is_whole = false;
+  };
+
+  Result run(const Pass& pass) {
+    clear();
+    contention_ = pass.contention;
+    for (StaticDevice& device : tracks_) device.notes_changes = pass.notes_memory;
+    for (const Task& task : step_.graph.tasks) device(task).ahead_s += compute_s(task);
     for (const StaticDevice& device : tracks_) {
-      if (device.ahead_s / kRounding > most_s) return device.ahead_s / kRounding;
+      if (device.ahead_s / kRounding > pass.most_s) return {device.ahead_s / kRounding};
     }
     for (int number : step_.order) {
-      const Task& task = step_.tasks[at(number)];
+      const Task& task = step_.graph.tasks[at(number)];
       run_unit(number, task);
-      const double least_s = (device(task).compute_s + device(task).ahead_s) / kRounding;
-      if (least_s > most_s) return least_s;
+      const double step_s = device(task).compute_s + device(task).ahead_s;
+      const double least_s = (pass.may_slow ? slowed(step_s) : step_s) / kRounding;
+      if (least_s > pass.most_s) return {least_s};
     }
-    return commit_s();
+    return {commit_s(), true};
   }
 
   /// After run(): the threads that are busy on average while a device computes.
@@ -107,25 +112,27 @@ class StaticStep {
     return 1 + busy_s / step_s * (number - 1) / number;
   }
 
-  /// After run(): a bound of the step while devices compute more slowly. Then copies wait less
-  /// often for idle queues.
-  double least_s(double step_s) const {
+  /// A bound of the step while devices compute more slowly. Then copies wait less often for idle
+  /// queues.
+  double slowed(double step_s) const {
     return step_s - static_cast<double>(num_copies_) * costs_.copy_latency_s;
   }
 
-  /// After run(): the time that copies of what has no room take, once, on the worst device.
+  /// After run(), with any contention: whether there is room for all even if nothing ever left.
+  bool has_ample_room(const EngineConfig& engine) const {
+    return std::ranges::all_of(tracks_, [&](const StaticDevice& device) {
+      return device.most_bytes <= room(device, engine);
+    });
+  }
+
+  /// After run() with notes of memory: the time that copies of what has no room take, once, on the
+  /// worst device.
   double overflow_s(const EngineConfig& engine) {
-    const auto room = [&](const StaticDevice& device) {
-      const Bytes planned = engine.split.planned(engine.device_budgets[device.number]);
-      return static_cast<std::int64_t>(planned) - static_cast<std::int64_t>(device.workspace);
-    };
-    const auto is_ample = [&](const auto& device) { return device.most_bytes <= room(device); };
-    if (std::ranges::all_of(tracks_, is_ample)) return 0;
     note_boundaries();
     double most_s = 0;
     for (StaticDevice& device : tracks_) {
-      most_s =
-          std::max(most_s, overflow(device, room(device)) / costs_.copy_rate_of(device.number));
+      const double bytes = overflow(device, room(device, engine));
+      most_s = std::max(most_s, bytes / costs_.copy_rate_of(device.number));
     }
     return most_s;
   }
@@ -133,8 +140,22 @@ class StaticStep {
  private:
   static constexpr double kRounding = 1 + 1e-9;
 
+  void clear() {
+    tracks_ = first_;
+    copies_ = CopyQueues(costs_, num_devices(tracks_));
+    num_copies_ = 0;
+    weights_there_.assign(tracks_.size() * num_weights_, kAbsent);
+    sums_there_.assign(step_.folds.size(), kAbsent);
+    const std::size_t exchanged = step_.bytes.size() * at(vns_);
+    there_.assign(exchanged * tracks_.size(), kAbsent);
+    makers_.assign(exchanged, -1);
+    last_reads_.assign(exchanged, 0);
+    ends_.assign(step_.graph.tasks.size(), 0);
+    drained_.assign(step_.stages.size(), 0);
+  }
+
   StaticDevice& device(const Task& task) { return tracks_[at(task.track)]; }
-  const StageFacts& facts(const Task& task) const { return *step_.stages[at(task.stage)]; }
+  const StageFacts& facts(const Task& task) const { return step_.facts(task); }
   std::size_t buffer(int exchanged, int vn) const { return at(exchanged * vns_ + vn); }
   double& there(std::size_t buffer, const Task& task) {
     return there_[buffer * tracks_.size() + at(task.track)];
@@ -145,9 +166,7 @@ class StaticStep {
   Bytes weights_bytes(int weights) const {
     return table_.whole().layout.buffers[at(weights)].bytes;
   }
-  const FoldPlan& fold(const Task& task) {
-    return table_.fold(step_.cells(task.stage)[at(task.cell)].groups);
-  }
+  const FoldPlan& fold(const Task& task) const { return *step_.folds[step_.cell(task)]; }
 
   /// Without merges, which come on top.
   double compute_s(const Task& task) {
@@ -187,10 +206,10 @@ class StaticStep {
     return there_s;
   }
 
-  double ready_s(const Task& task) const {
+  double ready_s(int number, const Task& task) const {
     double ready_s = facts(task).reads_batch ? begin_.loaded_s : 0;
-    for (int t : task.after) {
-      if (step_.tasks[at(t)].track != task.track) ready_s = std::max(ready_s, ends_[at(t)]);
+    for (int t : step_.graph.after[number]) {
+      if (step_.graph.tasks[at(t)].track != task.track) ready_s = std::max(ready_s, ends_[at(t)]);
     }
     for (int w : facts(task).weights) ready_s = std::max(ready_s, begin_.updated_s[at(w)]);
     return ready_s;
@@ -199,7 +218,7 @@ class StaticStep {
   void run_unit(int number, const Task& task) {
     StaticDevice& device = this->device(task);
     device.ahead_s -= compute_s(task);
-    const double ready_s = this->ready_s(task);
+    const double ready_s = this->ready_s(number, task);
     double reserved_s = std::max(ready_s, device.issued_s);
     // At most two units have memory.
     if (device.units[0] != device.units[1]) reserved_s = std::max(reserved_s, device.ends[0]);
@@ -223,11 +242,11 @@ class StaticStep {
       ahead_s = device.issued_s;
     }
     ends_[at(number)] = device.ends[1];
-    end_unit(task, step_.leaves[at(number)]);
+    end_unit(number, task);
   }
 
   void reserve_sums(const Task& task, double now_s) {
-    double& there_s = sums_there_[at(task.stage)][at(task.cell)];
+    double& there_s = sums_there_[step_.cell(task)];
     if (there_s >= 0) return;
     there_s = now_s;
     device(task).change(now_s, facts(task).sums * at(fold(task).num_slots), 1);
@@ -236,7 +255,7 @@ class StaticStep {
   double merge_s(const Task& task, int vn) {
     if (task.kind != OpKind::backward || facts(task).merge_s == 0) return 0;
     const JobShape& shape = table_.shape();
-    const int first = shape.first_vn(step_.cells(task.stage)[at(task.cell)].groups.begin);
+    const int first = shape.first_vn(step_.groups(task).begin);
     const auto merges = fold(task).steps[at(vn - first)].merges.size();
     return static_cast<double>(merges) * facts(task).merge_s;
   }
@@ -245,20 +264,20 @@ class StaticStep {
   void run_op(int unit, const Task& task, int vn, double weights_s, double ahead_s) {
     StaticDevice& device = this->device(task);
     const double issued_s = std::max(device.reserved_s, device.ends[0]);
-    const StepOutline::Exchange& exchange = step_.exchange(task);
+    const std::span<const int> inputs = step_.inputs(task);
     double data_s = weights_s;
-    for (int e : exchange.inputs) data_s = std::max(data_s, load(task, e, vn, ahead_s));
+    for (int e : inputs) data_s = std::max(data_s, load(task, e, vn, ahead_s));
     const double start_s =
         std::max({issued_s + costs_.dispatch_latency_s, device.compute_s, data_s});
     const double cost_s = task.cost_s / (task.vn_end - task.vn_begin) + merge_s(task, vn);
     const double seconds = cost_s * device.slowdown * contention_ + device.op_start_s;
     const double end_s = device.compute_s = start_s + seconds;
     device.busy_s += seconds;
-    for (int e : exchange.inputs) {
+    for (int e : inputs) {
       double& last_s = last_reads_[buffer(e, vn)];
       last_s = std::max(last_s, end_s);
     }
-    for (int e : exchange.outputs) {
+    for (int e : step_.outputs(task)) {
       there(buffer(e, vn), task) = end_s;
       makers_[buffer(e, vn)] = task.track;
       device.change(issued_s, step_.bytes[at(e)], 1);
@@ -271,23 +290,22 @@ class StaticStep {
     device.issued_s = issued_s;
   }
 
-  void end_unit(const Task& task, const std::vector<int>& leaves) {
+  void end_unit(int number, const Task& task) {
     StaticDevice& device = this->device(task);
     const double end_s = device.drained_s = device.ends[1];
-    for (int w : leaves) {
+    for (int w : step_.leaves[number]) {
       weights_there(w, task.track) = kAbsent;
       device.change(end_s, weights_bytes(w), -1);
     }
-    if (task.kind != OpKind::backward) return;
-    const GroupRange groups = step_.cells(task.stage)[at(task.cell)].groups;
-    if (task.vn_end < table_.shape().first_vn(groups.end)) return;
-    double& drained_s = drained_[at(task.stage)];
+    const bool is_last = task.vn_end == table_.shape().first_vn(step_.groups(task).end);
+    if (task.kind != OpKind::backward || !is_last) return;
     if (const Bytes packed = facts(task).packed_sums * fold(task).roots.size(); packed > 0) {
       ++num_copies_;
       device.drained_s = copies_.to_host(costs_, device.number, packed, end_s).end_s;
       device.change(device.drained_s, facts(task).sums * at(fold(task).num_slots), -1);
+      double& drained_s = drained_[at(task.stage)];
+      drained_s = std::max(drained_s, device.drained_s);
     }
-    drained_s = std::max(drained_s, device.drained_s);
   }
 
   /// The host reduces layers, the last one first, and commits.
@@ -300,7 +318,9 @@ class StaticStep {
       if (step_.stages[s]->packed_sums == 0) continue;
       std::size_t partials = 0;
       const std::vector<Cell>& cells = step_.cells(static_cast<int>(s));
-      for (const Cell& cell : cells) partials += table_.fold(cell.groups).roots.size();
+      for (std::size_t c = 0; c < cells.size(); ++c) {
+        partials += step_.folds[at(step_.first_cells[s]) + c]->roots.size();
+      }
       const auto& reduces = table_.reduces(cells.size(), partials);
       const LayerRange layers = step_.strategy.stages[s].layers;
       for (int l = layers.end - 1; l >= layers.begin; --l) {
@@ -329,6 +349,11 @@ class StaticStep {
     }
   }
 
+  static std::int64_t room(const StaticDevice& device, const EngineConfig& engine) {
+    const Bytes planned = engine.split.planned(engine.device_budgets[device.number]);
+    return static_cast<std::int64_t>(planned) - static_cast<std::int64_t>(device.workspace);
+  }
+
   /// The bytes for which there is no room at the worst time.
   static double overflow(StaticDevice& device, std::int64_t room) {
     // What leaves at the same time goes first.
@@ -343,6 +368,7 @@ class StaticStep {
   const StepOutline& step_;
   StageTable& table_;
   const HostBegin& begin_;
+  const std::vector<StaticDevice>& first_;
   std::vector<StaticDevice> tracks_;
   const VirtualCosts& costs_;
   CopyQueues copies_;
@@ -350,38 +376,42 @@ class StaticStep {
   const std::size_t num_weights_;
   double contention_ = 1;
   std::int64_t num_copies_ = 0;
-  std::vector<double> weights_there_;            // by track, weights buffer: since when
-  std::vector<std::vector<double>> sums_there_;  // by stage, cell
-  std::vector<double> there_;                    // by exchanged buffer, track
-  std::vector<int> makers_;                      // by exchanged buffer: the track; -1: the host
-  std::vector<double> last_reads_;               // by exchanged buffer
-  std::vector<double> ends_;                     // by task
-  std::vector<double> drained_;                  // by stage
+  std::vector<double> weights_there_;  // by track, weights buffer: since when
+  std::vector<double> sums_there_;     // by cell
+  std::vector<double> there_;          // by exchanged buffer, track
+  std::vector<int> makers_;            // by exchanged buffer: the track; -1: the host
+  std::vector<double> last_reads_;     // by exchanged buffer
+  std::vector<double> ends_;           // by task
+  std::vector<double> drained_;        // by stage
 };
 
 /// Devices that compute at the same time slow each other down; a first pass tells how many do.
 StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBegin& begin,
                     const std::vector<StaticDevice>& tracks, const EngineConfig& engine,
                     const VirtualCosts& costs, double most_s) {
-  std::optional<StaticStep> step;
-  const auto run = [&](double contention, double longest_s) {
-    step.emplace(outline, table, begin, tracks, costs);
-    return step->run(contention, longest_s);
-  };
   const bool has_contention = costs.contention.threads > 0;
   // With links between devices slower ops may make the step shorter, so the first pass bounds
   // nothing.
   const bool is_bound = !has_contention || costs.links.paths().empty();
-  double step_s = run(1, is_bound ? most_s : std::numeric_limits<double>::infinity());
-  if (has_contention) {
-    const double least_s = step->least_s(step_s);
-    if (is_bound && least_s > most_s) return {least_s, false};
-    const double busy = step->busy_threads(step_s, engine.device_budgets.size());
-    step_s = run(costs.contention.at(busy), most_s);
+  const double longest_s = is_bound ? most_s : std::numeric_limits<double>::infinity();
+  StaticStep step(outline, table, begin, tracks, costs);
+  StaticStep::Result result =
+      step.run({.most_s = longest_s, .may_slow = has_contention, .notes_memory = !has_contention});
+  if (has_contention && result.is_whole) {
+    if (const double least_s = step.slowed(result.step_s); least_s > longest_s) {
+      return {least_s, false};
+    }
+    const double busy = step.busy_threads(result.step_s, engine.device_budgets.size());
+    const double contention = costs.contention.at(busy);
+    const bool has_room = step.has_ample_room(engine);
+    if (contention > 1 || !has_room) {
+      result = step.run({.contention = contention, .most_s = most_s, .notes_memory = !has_room});
+    }
   }
-  if (step_s > most_s) return {step_s, false};
-  const double overflow_s = step->overflow_s(engine);
-  return {step_s + overflow_s, overflow_s == 0};
+  if (!result.is_whole || result.step_s > most_s) return {result.step_s, false};
+  if (step.has_ample_room(engine)) return {result.step_s, true};
+  const double overflow_s = step.overflow_s(engine);
+  return {result.step_s + overflow_s, overflow_s == 0};
 }
 
 }  // namespace
@@ -418,12 +448,14 @@ std::optional<std::vector<std::size_t>> StepEstimator::devices_for(Strategy& str
   const Bytes budget = *std::ranges::min_element(usable);
   Bytes needed = 0;
   std::vector<Stage> stages;
-  for (Stage stage : strategy.stages) {
-    for (LayerRange layers : table_.divided(stage.layers, slots, budget)) {
-      stage.layers = layers;
+  stages.reserve(strategy.stages.size());
+  for (Stage& stage : strategy.stages) {
+    const std::vector<LayerRange>& parts = table_.divided(stage.layers, slots, budget);
+    for (LayerRange layers : parts) {
       needed = std::max(needed, table_.facts(layers, slots).needed_budget);
-      stages.push_back(stage);
+      if (layers.end < stage.layers.end) stages.push_back({layers, stage.cells, stage.set});
     }
+    stages.push_back({parts.back(), std::move(stage.cells), stage.set});
   }
   strategy.stages = std::move(stages);
   std::vector<std::size_t> devices;

@@ -46,28 +46,45 @@ class ExchangeNumbers {
 StepOutline::StepOutline(StageTable& table, const Strategy& placed, int slots) : strategy(placed) {
   const std::vector<LayerRange> layers = layers_of(strategy);
   HasBackward has_backward;
-  std::vector<bool> reads_batch;
   for (LayerRange each : layers) {
     const StageFacts& facts = table.facts(each, slots);
     stages.push_back(&facts);
     has_backward.push_back(facts.has_backward);
-    reads_batch.push_back(facts.reads_batch);
     graphs.push_back(facts.graph);
+  }
+  for (const Stage& stage : strategy.stages) {
+    first_cells.push_back(static_cast<int>(folds.size()));
+    for (const Cell& cell : stage.cells) folds.push_back(&table.fold(cell.groups));
   }
   graphs = kept_graphs(strategy, table.shape().split, std::move(graphs));
   const Cut cut(table.model(), layers);
-  tasks = training_tasks(table.model(), table.shape(), strategy, cut, has_backward, op_cost());
-  order = planned_order(tasks, strategy);
+  graph = training_tasks(table.model(), table.shape(), strategy, cut, has_backward, op_cost());
+  order = planned_order(graph, strategy);
   choose_leaving();
+  exchange(table, cut);
+}
+
+void StepOutline::exchange(StageTable& table, const Cut& cut) {
+  std::vector<bool> reads_batch;
+  for (const StageFacts* facts : stages) reads_batch.push_back(facts->reads_batch);
   ExchangeNumbers numbers(table.model());
-  StageOps ops(table.model(), cut, reads_batch, numbers);
-  for (int s = 0; s < static_cast<int>(layers.size()); ++s) {
-    for (auto [kind, exchanges] :
-         {std::pair(OpKind::forward, &forward), std::pair(OpKind::backward, &backward)}) {
-      OpSpec op = ops.make(kind, s, 0);
-      exchanges->push_back({std::move(op.inputs), std::move(op.outputs)});
+  StageOps ops(table.model(), cut, std::move(reads_batch), numbers);
+  std::vector<Grouped::Item> read, made;
+  for (int s = 0; s < static_cast<int>(stages.size()); ++s) {
+    for (OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const int op = StepOutline::op(kind, s);
+      ops.for_each(
+          kind, s, 0,
+          [&](int e) {
+            read.push_back({op, e});
+          },
+          [&](int e) {
+            made.push_back({op, e});
+          });
     }
   }
+  inputs_ = Grouped(2 * stages.size(), read);
+  outputs_ = Grouped(2 * stages.size(), made);
   bytes = std::move(numbers).take_bytes();
 }
 
@@ -82,18 +99,18 @@ void StepOutline::choose_leaving() {
   std::vector<std::vector<UnitWeights>> units(at(strategy.tracks));
   std::vector<std::vector<int>> numbers(at(strategy.tracks));
   for (int t : order) {
-    const Task& task = tasks[at(t)];
-    const int set = strategy.stages[at(task.stage)].set;
-    units[at(task.track)].push_back({&stages[at(task.stage)]->weights, set});
+    const Task& task = graph.tasks[at(t)];
+    units[at(task.track)].push_back({&facts(task).weights, strategy.stages[at(task.stage)].set});
     numbers[at(task.track)].push_back(t);
   }
-  leaves.resize(tasks.size());
+  std::vector<Grouped::Item> leaving;  // by task
   for (std::size_t track = 0; track < units.size(); ++track) {
-    std::vector<std::vector<int>> leaving = leaving_weights(units[track]);
-    for (std::size_t i = 0; i < leaving.size(); ++i) {
-      leaves[at(numbers[track][i])] = std::move(leaving[i]);
+    const Grouped of_track = leaving_weights(units[track]);
+    for (int i = 0; i < static_cast<int>(units[track].size()); ++i) {
+      for (int w : of_track[i]) leaving.push_back({numbers[track][at(i)], w});
     }
   }
+  leaves = Grouped(graph.tasks.size(), leaving);
 }
 
 }  // namespace spillway

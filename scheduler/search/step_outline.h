@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "scheduler/plan/stage_ops.h"
@@ -11,35 +12,43 @@ namespace spillway {
 /// A training step of a strategy without ops and homes: its units in the order of the program, and
 /// what the ops of each stage exchange.
 struct StepOutline {
-  /// What an op reads and makes: boundaries, gradients and the batch, each one of a virtual node.
-  struct Exchange {
-    std::vector<int> inputs, outputs;
-  };
-
   /// `table` and `strategy` outlive it.
   StepOutline(StageTable& table, const Strategy& strategy, int slots);
 
-  const Exchange& exchange(const Task& task) const {
-    return (task.kind == OpKind::backward ? backward : forward)[at(task.stage)];
+  const StageFacts& facts(const Task& task) const { return *stages[at(task.stage)]; }
+  /// What an op reads, and what it makes: boundaries, gradients and the batch, each one of a
+  /// virtual node.
+  std::span<const int> inputs(const Task& task) const { return inputs_[op(task.kind, task.stage)]; }
+  std::span<const int> outputs(const Task& task) const {
+    return outputs_[op(task.kind, task.stage)];
   }
   Bytes workspace(const Task& task) const {
-    const StageFacts& facts = *stages[at(task.stage)];
-    return task.kind == OpKind::backward ? facts.backward_workspace : facts.forward_workspace;
+    const bool is_backward = task.kind == OpKind::backward;
+    return is_backward ? facts(task).backward_workspace : facts(task).forward_workspace;
   }
   const std::vector<Cell>& cells(int stage) const { return strategy.stages[at(stage)].cells; }
+  GroupRange groups(const Task& task) const { return cells(task.stage)[at(task.cell)].groups; }
+  /// The number of the task's cell, among those of all stages.
+  std::size_t cell(const Task& task) const { return at(first_cells[at(task.stage)] + task.cell); }
 
   const Strategy& strategy;
   std::vector<const StageFacts*> stages;
-  std::vector<Bytes> graphs;  ///< by stage; 0: none is kept
-  std::vector<Task> tasks;
-  std::vector<int> order;                   ///< of the tasks
-  std::vector<std::vector<int>> leaves;     ///< by task: see leaving_weights()
-  std::vector<Exchange> forward, backward;  ///< by stage
-  std::vector<Bytes> bytes;                 ///< by what is exchanged
+  std::vector<Bytes> graphs;           ///< by stage; 0: none is kept
+  std::vector<int> first_cells;        ///< by stage
+  std::vector<const FoldPlan*> folds;  ///< by cell
+  TaskGraph graph;
+  std::vector<int> order;    ///< of the tasks
+  Grouped leaves;            ///< by task: see leaving_weights()
+  std::vector<Bytes> bytes;  ///< by what is exchanged
 
  private:
+  /// All ops of a stage in one direction exchange the same.
+  static int op(OpKind kind, int stage) { return 2 * stage + (kind == OpKind::backward ? 1 : 0); }
   OpCost op_cost() const;
+  void exchange(StageTable& table, const Cut& cut);
   void choose_leaving();
+
+  Grouped inputs_, outputs_;  // by op()
 };
 
 }  // namespace spillway

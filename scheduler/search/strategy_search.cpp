@@ -207,17 +207,22 @@ class Moves {
 class Search {
  public:
   Search(const SearchSpace& space, const PriceStrategy& price, const SearchConfig& config,
-         const EstimateStrategy& estimate)
+         const EstimateStrategy& estimate, const SearchThreads& threads)
       : space_(space),
         price_(price),
         estimate_(estimate),
+        threads_(threads),
         config_(config),
         draws_(config.seed),
         moves_(space, draws_) {}
 
   SearchResult run() && {
     std::vector<Draft> starts;
-    for (auto& [name, draft] : known_drafts(space_.layers, space_.devices, space_.groups)) {
+    auto known = known_drafts(space_.layers, space_.devices, space_.groups);
+    std::vector<const Draft*> known_ones;
+    for (const auto& [name, draft] : known) known_ones.push_back(&draft);
+    price_all(known_ones);
+    for (auto& [name, draft] : known) {
       const std::optional<StepCost> cost = price(draft);
       result_.known.push_back({name, to_config(draft, space_.layers), 1, cost});
       seconds_of(draft);
@@ -269,9 +274,29 @@ class Search {
   }
 
   std::optional<StepCost> price(const Draft& draft) {
-    const auto [place, is_new] = prices_.try_emplace(draft);
-    if (is_new) place->second = price_(to_config(draft, space_.layers));
-    return place->second;
+    price_all({&draft});
+    return prices_.at(draft);
+  }
+
+  /// Those whose price is not known, at the same time.
+  void price_all(const std::vector<const Draft*>& drafts) {
+    std::vector<std::pair<const Draft, std::optional<StepCost>>*> unknown;
+    for (const Draft* draft : drafts) {
+      const auto [place, is_new] = prices_.try_emplace(*draft);
+      if (is_new) unknown.push_back(&*place);
+    }
+    for_each(unknown,
+             [&](auto* item) { item->second = price_(to_config(item->first, space_.layers)); });
+  }
+
+  template <typename Items, typename Work>
+  void for_each(Items& items, const Work& work) const {
+    const auto size = static_cast<int>(items.size());
+    if (size > 1 && threads_.number > 1) {
+      threads_.for_each(size, [&](int i) { work(items[at(i)]); });
+    } else {
+      for (auto& item : items) work(item);
+    }
   }
 
   /// The time of a step, by the estimate if there is one. If the time exceeds `most_s`, the result
@@ -280,21 +305,54 @@ class Search {
     const auto [place, is_new] = seconds_.try_emplace(draft);
     if (is_new) ++result_.simulated;
     Seconds& known = place->second;
-    if (!known.is_exact && known.least_s <= most_s) known = measured(draft, most_s);
+    if (!known.is_known(most_s)) known = measured(draft, most_s);
     return known.least_s;
   }
 
   struct Seconds {
     double least_s = 0;
     bool is_exact = false;
+    bool is_known(double most_s) const { return is_exact || least_s > most_s; }
   };
+  struct Ahead {
+    double most_s = 0;
+    std::optional<StepEstimate> estimate;
+  };
+
+  std::optional<StepEstimate> estimate(const Draft& draft, double most_s) const {
+    return estimate_(to_strategy(draft, space_.layers, space_.model, space_.groups), most_s);
+  }
+
+  /// A draft that may be tried soon.
+  struct Proposal {
+    Draft draft;
+    double most_s = 0;  ///< the longest time that would be accepted
+    Draws draws;        ///< after it was drawn
+  };
+
+  /// Estimates what seconds_of() is likely to ask for next, at the same time.
+  void look_ahead(const std::vector<Proposal>& proposals) {
+    ahead_.clear();
+    if (!estimate_ || proposals.size() == 1) return;
+    std::vector<std::pair<const Draft, Ahead>*> unknown;
+    for (const auto& [draft, most_s, draws] : proposals) {
+      const auto found = seconds_.find(draft);
+      const bool is_known = found != seconds_.end() && found->second.is_known(most_s);
+      const auto [place, is_new] = ahead_.try_emplace(draft, Ahead{most_s, {}});
+      if (is_new && !is_known) unknown.push_back(&*place);
+    }
+    for_each(unknown, [&](auto* item) {
+      item->second.estimate = estimate(item->first, item->second.most_s);
+    });
+  }
 
   Seconds measured(const Draft& draft, double most_s) {
     if (!estimate_) return {seconds(price(draft)), true};
-    const Strategy strategy = to_strategy(draft, space_.layers, space_.model, space_.groups);
-    const std::optional<StepEstimate> estimate = estimate_(strategy, most_s);
-    if (estimate && estimate->fits) return {estimate->step_s, true};
+    const auto ahead = ahead_.find(draft);
+    const bool is_ahead = ahead != ahead_.end() && ahead->second.most_s == most_s;
+    const auto estimate = is_ahead ? ahead->second.estimate : this->estimate(draft, most_s);
     if (estimate && estimate->step_s > most_s) return {estimate->step_s, false};
+    if (estimate && estimate->fits) return {estimate->step_s, true};
     is_tight_ = true;
     if (!estimate) return {kNever, true};
     // One price costs as much as many estimates.
@@ -306,23 +364,20 @@ class Search {
     return {std::max(estimate->step_s, seconds(price(draft))), true};
   }
 
-  /// The best by its price among the best by estimates.
+  /// The best by its price among the best by estimates, of those that were accepted once.
   void choose() {
-    using Item = std::pair<double, const Draft*>;
-    const auto is_better = [](const Item& a, const Item& b) {
+    std::vector<std::pair<double, const Draft*>> drafts;
+    for (const auto& [draft, known] : seconds_) {
+      if (known.is_exact && known.least_s < kNever) drafts.emplace_back(known.least_s, &draft);
+    }
+    std::ranges::sort(drafts, [](const auto& a, const auto& b) {
       return std::tie(a.first, *a.second) < std::tie(b.first, *b.second);
-    };
-    std::set<Item, decltype(is_better)> drafts(is_better);
-    for (const auto& [draft, seconds] : seconds_) drafts.emplace(seconds.least_s, &draft);
-    for (std::size_t chosen = 0; chosen < kChosenFrom && !drafts.empty();) {
-      const auto [least_s, draft] = *drafts.begin();
-      drafts.erase(drafts.begin());
-      const double next_s = drafts.empty() ? kNever : drafts.begin()->first;
-      if (const double more_s = seconds_of(*draft, next_s); more_s > least_s) {
-        drafts.emplace(more_s, draft);
-        continue;
-      }
-      ++chosen;
+    });
+    drafts.resize(std::min(drafts.size(), kChosenFrom));
+    std::vector<const Draft*> chosen;
+    for (const auto& [step_s, draft] : drafts) chosen.push_back(draft);
+    price_all(chosen);
+    for (const Draft* draft : chosen) {
       if (seconds(price(*draft)) < seconds(price(best_))) best_ = *draft;
     }
   }
@@ -334,18 +389,28 @@ class Search {
   void anneal(Draft draft, int proposals) {
     constexpr double kFirstBeta = 30, kLastBeta = 500;
     double now_s = seconds_of(draft);
-    const int first = tried_;
-    for (int i = 0; i < proposals && has_proposals(); i = tried_ - first) {
-      ++tried_;
-      const double beta =
-          kFirstBeta * std::pow(kLastBeta / kFirstBeta, static_cast<double>(i) / proposals);
-      Draft next = moves_.change(draft);
-      const double most_s = now_s * (1 - std::log(1 - draws_.unit()) / beta);
-      const double next_s = seconds_of(next, most_s);
-      if (next_s > most_s) continue;
-      keep(next, next_s);
-      draft = std::move(next);
-      now_s = next_s;
+    const int end = tried_ + proposals;
+    const auto beta = [&](int tried) {
+      const double left = static_cast<double>(end - tried) / proposals;
+      return kFirstBeta * std::pow(kLastBeta / kFirstBeta, 1 - left);
+    };
+    while (tried_ < end && has_proposals()) {
+      std::vector<Proposal> next;  // as if the others were not accepted
+      for (int i = 0; i < threads_.number && tried_ + i < end; ++i) {
+        Draft changed = moves_.change(draft);
+        const double most_s = now_s * (1 - std::log(1 - draws_.unit()) / beta(tried_ + i));
+        next.push_back({std::move(changed), most_s, draws_});
+      }
+      look_ahead(next);
+      for (std::size_t i = 0; i < next.size() && has_proposals(); ++i) {
+        ++tried_;
+        draws_ = next[i].draws;
+        const double next_s = seconds_of(next[i].draft, next[i].most_s);
+        if (next_s > next[i].most_s) continue;
+        draft = std::move(next[i].draft);
+        keep(draft, now_s = next_s);
+        break;
+      }
     }
   }
 
@@ -353,28 +418,38 @@ class Search {
   void descend() {
     const std::vector<Grid> grids = moves_.all_grids();
     const auto groups = moves_.all_groups();
+    const auto with_grid = [&](std::size_t number) {
+      Draft next = best_;
+      for (std::size_t l : groups[number / grids.size()]) {
+        next.grids[l] = grid_for(space_.layers[l], grids[number % grids.size()], space_.groups);
+      }
+      return next;
+    };
     while (true) {
       const double before_s = seconds_of(best_);
-      for (const auto& group : groups) {
-        for (const Grid& grid : grids) {
-          Draft next = best_;
-          for (std::size_t l : group)
-            next.grids[l] = grid_for(space_.layers[l], grid, space_.groups);
-          if (!tries(next)) return;
-        }
-      }
-      for (const Draft& next : moves_.all_orders(best_)) {
-        if (!tries(next)) return;
-      }
+      if (!try_all(groups.size() * grids.size(), with_grid)) return;
+      const std::vector<Draft> orders = moves_.all_orders(best_);
+      if (!try_all(orders.size(), [&](std::size_t number) { return orders[number]; })) return;
       if (seconds_of(best_) == before_s) return;
     }
   }
 
-  /// False if there are no proposals left.
-  bool tries(const Draft& next) {
-    if (!has_proposals()) return false;
-    tried_ += next == best_ ? 0 : 1;
-    keep(next, seconds_of(next, seconds_of(best_)));
+  /// Tries `change(0)` to `change(number - 1)`. False if there are no proposals left.
+  template <typename Change>
+  bool try_all(std::size_t number, const Change& change) {
+    for (std::size_t tried = 0; tried < number;) {
+      const double best_s = seconds_of(best_);
+      std::vector<Proposal> next;  // as if the others were not better
+      for (std::size_t i = tried; i < std::min(number, tried + at(threads_.number)); ++i) {
+        next.push_back({change(i), best_s, draws_});
+      }
+      look_ahead(next);
+      for (std::size_t i = 0; i < next.size() && seconds_of(best_) == best_s; ++i, ++tried) {
+        if (!has_proposals()) return false;
+        tried_ += next[i].draft == best_ ? 0 : 1;
+        keep(next[i].draft, seconds_of(next[i].draft, best_s));
+      }
+    }
     return true;
   }
 
@@ -412,10 +487,12 @@ class Search {
   const SearchSpace& space_;
   const PriceStrategy& price_;
   const EstimateStrategy& estimate_;
+  const SearchThreads& threads_;
   const SearchConfig config_;
   Draws draws_;
   Moves moves_;
   std::map<Draft, Seconds> seconds_;
+  std::map<Draft, Ahead> ahead_;
   std::map<Draft, std::optional<StepCost>> prices_;
   Draft best_;
   int tried_ = 0;
@@ -427,8 +504,9 @@ class Search {
 }  // namespace
 
 SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
-                             const SearchConfig& config, const EstimateStrategy& estimate) {
-  return Search(space, price, config, estimate).run();
+                             const SearchConfig& config, const EstimateStrategy& estimate,
+                             const SearchThreads& threads) {
+  return Search(space, price, config, estimate, threads).run();
 }
 
 }  // namespace spillway

@@ -19,12 +19,20 @@ struct SearchSpace {
   Bytes budget = 0;       ///< of the smallest device that can run any unit
 };
 
-/// The cost of a strategy; nothing if it does not fit. A function of the strategy alone.
+/// The cost of a strategy; nothing if it does not fit. A function of the strategy alone. Threads
+/// may call it at the same time.
 using PriceStrategy = std::function<std::optional<StepCost>(const StrategyConfig&)>;
 
-/// See StepEstimator::estimate().
+/// See StepEstimator::estimate(). Threads may call it at the same time.
 using EstimateStrategy =
     std::function<std::optional<StepEstimate>(const Strategy& strategy, double most_s)>;
+
+/// With what a search computes at the same time. It finds the same with any number of threads.
+struct SearchThreads {
+  int number = 1;
+  /// Calls `work(0)` to `work(size - 1)` and returns when all have returned.
+  std::function<void(int size, const std::function<void(int)>& work)> for_each = {};
+};
 
 /// Searches for the strategy with the shortest step: simulated annealing from the best of the known
 /// strategies, then descent, which tries changes of one group of layers until none helps. A move
@@ -38,6 +46,7 @@ using EstimateStrategy =
 /// everything, and lets `price` choose among the best. It passes the longest time that it would
 /// accept, so an estimate may end early. That changes no decision. Null: `price` alone.
 SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
-                             const SearchConfig& config, const EstimateStrategy& estimate = {});
+                             const SearchConfig& config, const EstimateStrategy& estimate = {},
+                             const SearchThreads& threads = {});
 
 }  // namespace spillway

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <tbb/enumerable_thread_specific.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <limits>
@@ -132,8 +135,11 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   const TrialConfig priced = priced_trial(trial.config);
 
   const SearchSpace space = space_of(trial, budgets, devices);
-  StepEstimator estimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
-                          impl.present_engine(), costs);
+  // One for each thread; it computes what strategies have in common once.
+  tbb::enumerable_thread_specific<StepEstimator> estimators([&]() SPILLWAY_REQUIRES(impl.mutex) {
+    return StepEstimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
+                         impl.present_engine(), costs);
+  });
   SearchResult result = search_strategy(
       space,
       [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {
@@ -143,8 +149,10 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
       },
       config,
       [&](const Strategy& strategy, double most_s) {
-        return estimator.estimate(strategy, most_s);
-      });
+        return estimators.local().estimate(strategy, most_s);
+      },
+      {.number = tbb::this_task_arena::max_concurrency(),
+       .for_each = [](int size, const auto& work) { tbb::parallel_for(0, size, work); }});
   std::vector<PricedStrategy> lanes = lanes_on(space.devices, space.groups);
   for (PricedStrategy& each : lanes) {
     TrialConfig variant = priced;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <string>
@@ -88,9 +89,11 @@ VirtualCosts Session::Impl::measure_costs() {
   costs.dispatch_latency_s = pilot.measure_dispatch_latency();
   const bool has_links = !config.has_gpus() && !config.links.empty();
   const Bytes to_host = config.devices[0].imitate.link_bytes_per_s;
+  double computing = 0;  // threads; those of slowed devices sleep most of the time
+  for (std::size_t d = 0; d < devices.size(); ++d) computing += 1 / devices[d].device->slowdown();
   costs.copy_latency_s =
       pilot.measure_link_delay(to_host == 0 && has_links ? config.links[0].bytes_per_s : to_host,
-                               static_cast<int>(devices.budgets().size()));
+                               static_cast<int>(std::ceil(computing)));
   return costs;
 }
 

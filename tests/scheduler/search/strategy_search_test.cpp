@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "scheduler/plan/placement.h"
@@ -267,6 +270,37 @@ TEST(StrategySearch, DecidesTheSameWhenPassesEndEarly) {
       EXPECT_EQ(whole.simulated, early.simulated);
       EXPECT_EQ(whole.best.cost->step_s, early.best.cost->step_s);
       EXPECT_EQ(cells_of(problem, whole), cells_of(problem, early));
+    }
+  }
+}
+
+/// Strategies that are estimated in advance, and then not asked for, change nothing.
+TEST(StrategySearch, FindsTheSameWithAnyNumberOfThreads) {
+  for (const Bytes budget : {64_MiB, 3_MiB}) {
+    const Problem problem(divided_chain(3, 2, 100'000), 4, 8, 1e8, budget);
+    std::atomic<int> estimates = 0;
+    const auto found = [&](int threads) {
+      estimates = 0;
+      const EstimateStrategy estimate = [&](const Strategy& strategy, double most_s) {
+        ++estimates;
+        return problem.estimate()(strategy, most_s);
+      };
+      const auto for_each = [](int size, const std::function<void(int)>& work) {
+        std::vector<std::jthread> workers;
+        for (int i = 0; i < size; ++i) workers.emplace_back([&work, i] { work(i); });
+      };
+      return search_strategy(
+          problem.space, [&](const StrategyConfig& strategy) { return problem.price(strategy); },
+          {.proposals = 300}, estimate, {threads, for_each});
+    };
+    const SearchResult alone = found(1);
+    const int asked_for = estimates;
+    for (const int threads : {2, 5}) {
+      const SearchResult together = found(threads);
+      EXPECT_EQ(together.simulated, alone.simulated);
+      EXPECT_EQ(together.best.cost->step_s, alone.best.cost->step_s);
+      EXPECT_EQ(cells_of(problem, together), cells_of(problem, alone));
+      EXPECT_GT(estimates, asked_for) << "the control: threads do estimate in advance";
     }
   }
 }
