@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-/// Numbers in groups, one group behind the other in memory (compressed sparse rows).
+/// Numbers in groups, which are stored one after another (compressed sparse rows).
 class Grouped {
  public:
   struct Item {
@@ -30,17 +30,17 @@ class Grouped {
     const std::size_t begin = begins_[at(group)];
     return {numbers_.data() + begin, begins_[at(group) + 1] - begin};
   }
-  /// Those of all groups, the first group first.
+  /// Those of all groups, in order.
   const std::vector<int>& numbers() const { return numbers_; }
 
-  /// By number below `numbers`: the groups in which it is.
-  Grouped inverse(std::size_t numbers) const {
+  /// For each number from 0 to `size` - 1: the groups that contain it.
+  Grouped inverse(std::size_t size) const {
     std::vector<Item> items;
     items.reserve(numbers_.size());
     for (int group = 0; group < static_cast<int>(groups()); ++group) {
       for (int number : (*this)[group]) items.push_back({number, group});
     }
-    return {numbers, items};
+    return {size, items};
   }
 
  private:

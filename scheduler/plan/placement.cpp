@@ -59,7 +59,7 @@ Place place_of(const LayerPlacement& placement, std::optional<int> column, int g
   return place;
 }
 
-/// The places of layers. Those of layers in a row that are alike are one.
+/// The places of layers. Consecutive layers in the same place share an entry.
 class Places {
  public:
   /// Null: a layer is on track 0.
@@ -76,7 +76,7 @@ class Places {
   }
 
   const Place& of(std::size_t layer) const { return places_[numbers_[layer]]; }
-  bool is_like_the_one_before(std::size_t layer) const {
+  bool is_with_the_one_before(std::size_t layer) const {
     return layer > 0 && numbers_[layer] == numbers_[layer - 1];
   }
   bool have_same_cells(std::size_t one, std::size_t other) const {
@@ -171,7 +171,7 @@ Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlace
   const std::vector<bool> ends = stage_ends(model, places);
   for (std::size_t l = 0; l < by_layer.size(); ++l) {
     const int layer = static_cast<int>(l);
-    if (!places.is_like_the_one_before(l) || ends[l - 1]) {
+    if (!places.is_with_the_one_before(l) || ends[l - 1]) {
       strategy.stages.push_back({{layer, layer}, places.of(l).cells, places.of(l).set});
     }
     strategy.stages.back().layers.end = layer + 1;

@@ -37,8 +37,7 @@ class TaskList {
     range.end = size();
   }
 
-  /// The tasks of `stage` wait for those that make the boundaries which they read. A backward that
-  /// waits for its own forward need not.
+  /// The tasks of `stage` wait for those that make the boundaries which they read.
   void wait_for_inputs(OpKind kind, int stage) {
     for (int e : cut_.boundaries(stage).in) {
       for (const Cut::Part& part : cut_.parts(e)) {
@@ -74,7 +73,7 @@ class TaskList {
   /// The tasks of a stage in one direction, ordered by virtual nodes.
   struct Range {
     int begin = 0, end = 0;
-    const Range* waited = nullptr;  ///< the last ones that wait for these
+    const Range* last_waiting = nullptr;  ///< who was the last to wait for these
   };
 
   int size() const { return static_cast<int>(tasks_.size()); }
@@ -85,7 +84,7 @@ class TaskList {
   void wait(OpKind kind, int stage, OpKind for_kind, int for_stage) {
     const Range& waiting = of(kind, stage);
     Range& makers = of(for_kind, for_stage);
-    if (std::exchange(makers.waited, &waiting) == &waiting) return;
+    if (std::exchange(makers.last_waiting, &waiting) == &waiting) return;
     int first = makers.begin;
     for (int t = waiting.begin; t < waiting.end; ++t) {
       const Task& task = tasks_[at(t)];
@@ -268,6 +267,7 @@ TaskGraph training_tasks(const ModelSpec& model, const JobShape& shape, const St
     if (has_backward[at(s)]) tasks.add(OpKind::backward, s, first_vn);
   }
   for (int s = 0; s < stages; ++s) {
+    // The last stage has no forward. Each other backward waits for its forward.
     tasks.wait_for_inputs(s + 1 < stages ? OpKind::forward : OpKind::backward, s);
     tasks.wait_for_gradients(model, s);
   }

@@ -44,8 +44,9 @@ TaskGraph evaluation_tasks(const JobShape& shape, const Strategy& strategy, cons
 
 /// An order of the tasks in which each comes after what it waits for, and in which those of one
 /// track are in the order that the track keeps. Found by list scheduling: a track that is free
-/// begins the best of the tasks that could start, as if copies took no time. Source: Graham,
-/// "Bounds on multiprocessing timing anomalies", 1969.
+/// begins the best of the tasks that could start, as if copies took no time. Of equally good tasks
+/// it begins the first in the list. Source: Graham, "Bounds on multiprocessing timing anomalies",
+/// 1969.
 std::vector<int> planned_order(const TaskGraph& graph, const Strategy& strategy);
 
 /// What a unit of a track keeps on its device.

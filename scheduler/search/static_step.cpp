@@ -63,23 +63,23 @@ HostBegin host_begin(const JobPlan& whole, const VirtualCosts& costs) {
 /// Passes over the units of a step.
 class StaticStep {
  public:
-  /// `tracks`: before the step.
+  /// `tracks`: before the step. All outlive it.
   StaticStep(const StepOutline& step, StageTable& table, const HostBegin& begin,
              const std::vector<StaticDevice>& tracks, const VirtualCosts& costs)
       : step_(step),
         table_(table),
         begin_(begin),
-        first_(tracks),
+        before_(tracks),
         costs_(costs),
         copies_(costs, 0),
         vns_(table.shape().virtual_nodes),
         num_weights_(begin.updated_s.size()) {}
 
   struct Pass {
-    double contention = 1;  ///< the slowdown of compute
-    double most_s = 0;      ///< the pass ends once the step must take longer,
-    bool may_slow = false;  ///< even if devices computed more slowly
-    bool notes_memory = false;
+    double contention = 1;      ///< the slowdown of compute
+    double most_s = 0;          ///< the pass ends once the step must take longer
+    bool is_fastest = false;    ///< it must take longer with any slowdown of compute
+    bool notes_memory = false;  ///< for overflow_s()
   };
   struct Result {
     double step_s = 0;  ///< or a bound of it
@@ -98,7 +98,7 @@ class StaticStep {
       const Task& task = step_.graph.tasks[at(number)];
       run_unit(number, task);
       const double step_s = device(task).compute_s + device(task).ahead_s;
-      const double least_s = (pass.may_slow ? slowed(step_s) : step_s) / kRounding;
+      const double least_s = (pass.is_fastest ? least_if_slower(step_s) : step_s) / kRounding;
       if (least_s > pass.most_s) return {least_s};
     }
     return {commit_s(), true};
@@ -112,9 +112,9 @@ class StaticStep {
     return 1 + busy_s / step_s * (number - 1) / number;
   }
 
-  /// A bound of the step while devices compute more slowly. Then copies wait less often for idle
+  /// A lower bound of the step if devices compute more slowly. Then copies wait less often for idle
   /// queues.
-  double slowed(double step_s) const {
+  double least_if_slower(double step_s) const {
     return step_s - static_cast<double>(num_copies_) * costs_.copy_latency_s;
   }
 
@@ -141,7 +141,7 @@ class StaticStep {
   static constexpr double kRounding = 1 + 1e-9;
 
   void clear() {
-    tracks_ = first_;
+    tracks_ = before_;
     copies_ = CopyQueues(costs_, num_devices(tracks_));
     num_copies_ = 0;
     weights_there_.assign(tracks_.size() * num_weights_, kAbsent);
@@ -368,7 +368,7 @@ class StaticStep {
   const StepOutline& step_;
   StageTable& table_;
   const HostBegin& begin_;
-  const std::vector<StaticDevice>& first_;
+  const std::vector<StaticDevice>& before_;
   std::vector<StaticDevice> tracks_;
   const VirtualCosts& costs_;
   CopyQueues copies_;
@@ -395,10 +395,10 @@ StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBeg
   const bool is_bound = !has_contention || costs.links.paths().empty();
   const double longest_s = is_bound ? most_s : std::numeric_limits<double>::infinity();
   StaticStep step(outline, table, begin, tracks, costs);
-  StaticStep::Result result =
-      step.run({.most_s = longest_s, .may_slow = has_contention, .notes_memory = !has_contention});
+  StaticStep::Result result = step.run(
+      {.most_s = longest_s, .is_fastest = has_contention, .notes_memory = !has_contention});
   if (has_contention && result.is_whole) {
-    if (const double least_s = step.slowed(result.step_s); least_s > longest_s) {
+    if (const double least_s = step.least_if_slower(result.step_s); least_s > longest_s) {
       return {least_s, false};
     }
     const double busy = step.busy_threads(result.step_s, engine.device_budgets.size());
@@ -409,8 +409,7 @@ StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBeg
     }
   }
   if (!result.is_whole || result.step_s > most_s) return {result.step_s, false};
-  if (step.has_ample_room(engine)) return {result.step_s, true};
-  const double overflow_s = step.overflow_s(engine);
+  const double overflow_s = step.has_ample_room(engine) ? 0 : step.overflow_s(engine);
   return {result.step_s + overflow_s, overflow_s == 0};
 }
 

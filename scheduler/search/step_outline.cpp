@@ -73,14 +73,9 @@ void StepOutline::exchange(StageTable& table, const Cut& cut) {
   for (int s = 0; s < static_cast<int>(stages.size()); ++s) {
     for (OpKind kind : {OpKind::forward, OpKind::backward}) {
       const int op = StepOutline::op(kind, s);
-      ops.for_each(
-          kind, s, 0,
-          [&](int e) {
-            read.push_back({op, e});
-          },
-          [&](int e) {
-            made.push_back({op, e});
-          });
+      const auto add_input = [&](int e) { read.push_back({op, e}); };
+      const auto add_output = [&](int e) { made.push_back({op, e}); };
+      ops.for_each(kind, s, 0, add_input, add_output);
     }
   }
   inputs_ = Grouped(2 * stages.size(), read);

@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <random>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -274,11 +273,12 @@ class Search {
   }
 
   std::optional<StepCost> price(const Draft& draft) {
-    price_all({&draft});
-    return prices_.at(draft);
+    const auto [place, is_new] = prices_.try_emplace(draft);
+    if (is_new) place->second = price_(to_config(draft, space_.layers));
+    return place->second;
   }
 
-  /// Those whose price is not known, at the same time.
+  /// Prices drafts at the same time for which price() will ask.
   void price_all(const std::vector<const Draft*>& drafts) {
     std::vector<std::pair<const Draft, std::optional<StepCost>>*> unknown;
     for (const Draft* draft : drafts) {
@@ -327,7 +327,6 @@ class Search {
   struct Proposal {
     Draft draft;
     double most_s = 0;  ///< the longest time that would be accepted
-    Draws draws;        ///< after it was drawn
   };
 
   /// Estimates what seconds_of() is likely to ask for next, at the same time.
@@ -335,11 +334,11 @@ class Search {
     ahead_.clear();
     if (!estimate_ || proposals.size() == 1) return;
     std::vector<std::pair<const Draft, Ahead>*> unknown;
-    for (const auto& [draft, most_s, draws] : proposals) {
+    for (const auto& [draft, most_s] : proposals) {
       const auto found = seconds_.find(draft);
-      const bool is_known = found != seconds_.end() && found->second.is_known(most_s);
+      if (found != seconds_.end() && found->second.is_known(most_s)) continue;
       const auto [place, is_new] = ahead_.try_emplace(draft, Ahead{most_s, {}});
-      if (is_new && !is_known) unknown.push_back(&*place);
+      if (is_new) unknown.push_back(&*place);
     }
     for_each(unknown, [&](auto* item) {
       item->second.estimate = estimate(item->first, item->second.most_s);
@@ -364,7 +363,8 @@ class Search {
     return {std::max(estimate->step_s, seconds(price(draft))), true};
   }
 
-  /// The best by its price among the best by estimates, of those that were accepted once.
+  /// The best by its price among the best by estimates. Of a rejected draft the search only knows
+  /// that it takes longer.
   void choose() {
     std::vector<std::pair<double, const Draft*>> drafts;
     for (const auto& [draft, known] : seconds_) {
@@ -389,22 +389,24 @@ class Search {
   void anneal(Draft draft, int proposals) {
     constexpr double kFirstBeta = 30, kLastBeta = 500;
     double now_s = seconds_of(draft);
-    const int end = tried_ + proposals;
+    const int begin = tried_, end = begin + proposals;
     const auto beta = [&](int tried) {
-      const double left = static_cast<double>(end - tried) / proposals;
-      return kFirstBeta * std::pow(kLastBeta / kFirstBeta, 1 - left);
+      const double done = static_cast<double>(tried - begin) / proposals;
+      return kFirstBeta * std::pow(kLastBeta / kFirstBeta, done);
     };
     while (tried_ < end && has_proposals()) {
-      std::vector<Proposal> next;  // as if the others were not accepted
+      std::vector<Proposal> next;  // each as if those before it were rejected
+      std::vector<Draws> draws;    // after each
       for (int i = 0; i < threads_.number && tried_ + i < end; ++i) {
         Draft changed = moves_.change(draft);
         const double most_s = now_s * (1 - std::log(1 - draws_.unit()) / beta(tried_ + i));
-        next.push_back({std::move(changed), most_s, draws_});
+        next.push_back({std::move(changed), most_s});
+        draws.push_back(draws_);
       }
       look_ahead(next);
       for (std::size_t i = 0; i < next.size() && has_proposals(); ++i) {
         ++tried_;
-        draws_ = next[i].draws;
+        draws_ = draws[i];
         const double next_s = seconds_of(next[i].draft, next[i].most_s);
         if (next_s > next[i].most_s) continue;
         draft = std::move(next[i].draft);
@@ -439,9 +441,9 @@ class Search {
   bool try_all(std::size_t number, const Change& change) {
     for (std::size_t tried = 0; tried < number;) {
       const double best_s = seconds_of(best_);
-      std::vector<Proposal> next;  // as if the others were not better
+      std::vector<Proposal> next;  // each as if those before it were not better
       for (std::size_t i = tried; i < std::min(number, tried + at(threads_.number)); ++i) {
-        next.push_back({change(i), best_s, draws_});
+        next.push_back({change(i), best_s});
       }
       look_ahead(next);
       for (std::size_t i = 0; i < next.size() && seconds_of(best_) == best_s; ++i, ++tried) {

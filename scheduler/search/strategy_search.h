@@ -27,10 +27,11 @@ using PriceStrategy = std::function<std::optional<StepCost>(const StrategyConfig
 using EstimateStrategy =
     std::function<std::optional<StepEstimate>(const Strategy& strategy, double most_s)>;
 
-/// With what a search computes at the same time. It finds the same with any number of threads.
+/// The threads of a search. It finds the same with any number of them.
 struct SearchThreads {
-  int number = 1;
-  /// Calls `work(0)` to `work(size - 1)` and returns when all have returned.
+  int number = 1;  ///< at least 1
+  /// Calls `work(0)` to `work(size - 1)` and returns when all have returned; throws what they
+  /// throw. May be null if there is one thread.
   std::function<void(int size, const std::function<void(int)>& work)> for_each = {};
 };
 

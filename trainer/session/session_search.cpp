@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -62,6 +63,18 @@ std::vector<PricedStrategy> lanes_on(int devices, int groups) {
   const int most = std::min(devices, groups);
   found.push_back({.name = fmt::format("data_parallel: {}", most), .data_parallel = most});
   return found;
+}
+
+/// The threads of TBB.
+SearchThreads search_threads() {
+  // The more a search looks ahead, the less of it is asked for.
+  constexpr std::size_t kMost = 16;
+  using Control = tbb::global_control;
+  const std::size_t allowed = Control::active_value(Control::max_allowed_parallelism);
+  return {.number = static_cast<int>(std::min(allowed, kMost)),
+          .for_each = [](int size, const auto& work) {
+            tbb::this_task_arena::isolate([&] { tbb::parallel_for(0, size, work); });
+          }};
 }
 
 bool is_faster(const PricedStrategy& one, const PricedStrategy& other) {
@@ -135,11 +148,12 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   const TrialConfig priced = priced_trial(trial.config);
 
   const SearchSpace space = space_of(trial, budgets, devices);
-  // One for each thread; it computes what strategies have in common once.
-  tbb::enumerable_thread_specific<StepEstimator> estimators([&]() SPILLWAY_REQUIRES(impl.mutex) {
-    return StepEstimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
-                         impl.present_engine(), costs);
-  });
+  // An estimator for each thread: it keeps what strategies have in common. Threads run all that
+  // follows while this one holds the mutex, and only read.
+  const JobShape shape = impl.planner.shape_of(trial, priced);
+  const EngineConfig engine = impl.present_engine();
+  tbb::enumerable_thread_specific<StepEstimator> estimators(
+      [&] { return StepEstimator(trial.model->spec, trial.profile, shape, engine, costs); });
   SearchResult result = search_strategy(
       space,
       [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {
@@ -151,8 +165,7 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
       [&](const Strategy& strategy, double most_s) {
         return estimators.local().estimate(strategy, most_s);
       },
-      {.number = tbb::this_task_arena::max_concurrency(),
-       .for_each = [](int size, const auto& work) { tbb::parallel_for(0, size, work); }});
+      search_threads());
   std::vector<PricedStrategy> lanes = lanes_on(space.devices, space.groups);
   for (PricedStrategy& each : lanes) {
     TrialConfig variant = priced;

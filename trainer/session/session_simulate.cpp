@@ -89,11 +89,14 @@ VirtualCosts Session::Impl::measure_costs() {
   costs.dispatch_latency_s = pilot.measure_dispatch_latency();
   const bool has_links = !config.has_gpus() && !config.links.empty();
   const Bytes to_host = config.devices[0].imitate.link_bytes_per_s;
-  double computing = 0;  // threads; those of slowed devices sleep most of the time
-  for (std::size_t d = 0; d < devices.size(); ++d) computing += 1 / devices[d].device->slowdown();
+  double busy_threads = 0;  // a slowed device sleeps most of the time
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const bool is_present = devices[d].state == DeviceList::State::present;
+    if (is_present) busy_threads += 1 / devices[d].device->slowdown();
+  }
   costs.copy_latency_s =
       pilot.measure_link_delay(to_host == 0 && has_links ? config.links[0].bytes_per_s : to_host,
-                               static_cast<int>(std::ceil(computing)));
+                               static_cast<int>(std::lround(std::max(1.0, busy_threads))));
   return costs;
 }
 
