@@ -118,8 +118,8 @@ class Session {
   /// devices, or SearchConfig::devices of them, for itself. Simulates each strategy like
   /// simulate(); trains nothing. No strategy changes a bit of the trial, which keeps its own:
   /// submit another one with TrainConfig::strategy. Uses all cores. The result is a function of the
-  /// measured costs and of `config`. Throws ConfigError (`proposals`, `devices`), and Error for an unknown trial
-  /// or during a run.
+  /// measured costs and of `config`. Throws ConfigError (`proposals`, `devices`), and Error for an
+  /// unknown trial or during a run.
   SearchResult search(JobId trial, const SearchConfig& config = {}) const;
   /// Ends all trials after their running ops: in this run, or, outside of one, in the next. Where
   /// hosts shard the state of trials (HostsConfig::state), host 0 first saves it after one of the

@@ -305,17 +305,17 @@ class ThreadedEstimates {
 
 /// Strategies that are estimated in advance, and then not asked for, change nothing.
 TEST(StrategySearch, FindsTheSameWithAnyNumberOfThreads) {
-  for (const auto& [budget, seed] :
-       {std::pair(64_MiB, 1u), std::pair(64_MiB, 2u), std::pair(3_MiB, 1u)}) {
-    const Problem problem(divided_chain(3, 2, 100'000), 4, 8, 1e8, budget);
-    const auto found = [&, seed = seed](ThreadedEstimates& estimates, int threads) {
+  using Case = std::pair<Bytes, std::uint64_t>;  // budget, seed
+  for (const Case& each : {Case(64_MiB, 1), Case(64_MiB, 2), Case(3_MiB, 1)}) {
+    const Problem problem(divided_chain(3, 2, 100'000), 4, 8, 1e8, each.first);
+    const auto found = [&](ThreadedEstimates& estimates, int threads) {
       const auto for_each = [](int size, const std::function<void(int)>& work) {
         std::vector<std::jthread> workers;
         for (int i = 0; i < size; ++i) workers.emplace_back([&work, i] { work(i); });
       };
       const SearchResult result = search_strategy(
           problem.space, [&](const StrategyConfig& strategy) { return problem.price(strategy); },
-          {.proposals = 300, .seed = seed}, std::ref(estimates), {threads, for_each});
+          {.proposals = 300, .seed = each.second}, std::ref(estimates), {threads, for_each});
       const StrategyConfig& best = *result.best.strategy;
       return std::tuple(cells_of(problem, result), best.chunk, best.window, best.first, best.graphs,
                         result.best.cost->step_s, result.simulated);
