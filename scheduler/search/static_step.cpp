@@ -78,7 +78,7 @@ class StaticStep {
   struct Pass {
     double contention = 1;      ///< the slowdown of compute
     double most_s = 0;          ///< the pass ends once the step must take longer
-    bool is_fastest = false;    ///< it must take longer with any slowdown of compute
+    bool is_fastest = false;    ///< and would also with a larger slowdown
     bool notes_memory = false;  ///< for overflow_s()
   };
   struct Result {

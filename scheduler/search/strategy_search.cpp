@@ -145,7 +145,7 @@ class Search {
     double most_s = 0;  ///< the longest time that would be accepted
   };
 
-  /// Estimates what seconds_of() is likely to ask for next, at the same time.
+  /// Estimates at the same time what seconds_of() is likely to be asked for next.
   void look_ahead(const std::vector<Proposal>& proposals) {
     ahead_.clear();
     if (!estimate_ || proposals.size() == 1) return;
@@ -226,7 +226,8 @@ class Search {
         const double next_s = seconds_of(next[i].draft, next[i].most_s);
         if (next_s > next[i].most_s) continue;
         draft = std::move(next[i].draft);
-        keep(draft, now_s = next_s);
+        now_s = next_s;
+        keep(draft, now_s);
         break;
       }
     }

@@ -148,8 +148,8 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   const TrialConfig priced = priced_trial(trial.config);
 
   const SearchSpace space = space_of(trial, budgets, devices);
-  // An estimator for each thread: it keeps what strategies have in common. Threads run all that
-  // follows while this one holds the mutex, and only read.
+  // An estimator for each thread: it keeps what strategies have in common. The threads call the
+  // functions below while this thread holds the mutex. They only read.
   const JobShape shape = impl.planner.shape_of(trial, priced);
   const EngineConfig engine = impl.present_engine();
   tbb::enumerable_thread_specific<StepEstimator> estimators(
