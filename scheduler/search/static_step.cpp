@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,7 +23,6 @@ struct StaticDevice {
   double op_start_s = 0;
   double compute_s = 0;  ///< when its compute queue is free
   double busy_s = 0;
-  double ahead_s = 0;  ///< compute time of the units that are left
   /// The last two ops: when they end, and their units.
   std::array<double, 2> ends{};
   std::array<int, 2> units{-1, -1};
@@ -78,7 +78,6 @@ class StaticStep {
   struct Pass {
     double contention = 1;      ///< the slowdown of compute
     double most_s = 0;          ///< the pass ends once the step must take longer
-    bool is_fastest = false;    ///< and would also with a larger slowdown
     bool notes_memory = false;  ///< for overflow_s()
   };
   struct Result {
@@ -90,15 +89,10 @@ class StaticStep {
     clear();
     contention_ = pass.contention;
     for (StaticDevice& device : tracks_) device.notes_changes = pass.notes_memory;
-    for (const Task& task : step_.graph.tasks) device(task).ahead_s += compute_s(task);
-    for (const StaticDevice& device : tracks_) {
-      if (device.ahead_s / kRounding > pass.most_s) return {device.ahead_s / kRounding};
-    }
+    if (const double least_s = find_tails() / kRounding; least_s > pass.most_s) return {least_s};
     for (int number : step_.order) {
-      const Task& task = step_.graph.tasks[at(number)];
-      run_unit(number, task);
-      const double step_s = device(task).compute_s + device(task).ahead_s;
-      const double least_s = (pass.is_fastest ? least_if_slower(step_s) : step_s) / kRounding;
+      run_unit(number, step_.graph.tasks[at(number)]);
+      const double least_s = (ends_[at(number)] + tails_[at(number)]) / kRounding;
       if (least_s > pass.most_s) return {least_s};
     }
     return {commit_s(), true};
@@ -110,12 +104,6 @@ class StaticStep {
     for (const StaticDevice& device : tracks_) busy_s += device.busy_s / device.slowdown;
     const auto number = static_cast<double>(devices);
     return 1 + busy_s / step_s * (number - 1) / number;
-  }
-
-  /// A lower bound of the step if devices compute more slowly. Then copies wait less often for idle
-  /// queues.
-  double least_if_slower(double step_s) const {
-    return step_s - static_cast<double>(num_copies_) * costs_.copy_latency_s;
   }
 
   /// After run(), with any contention: whether there is room for all even if nothing ever left.
@@ -143,7 +131,6 @@ class StaticStep {
   void clear() {
     tracks_ = before_;
     copies_ = CopyQueues(costs_, num_devices(tracks_));
-    num_copies_ = 0;
     weights_there_.assign(tracks_.size() * num_weights_, kAbsent);
     sums_there_.assign(step_.folds.size(), kAbsent);
     const std::size_t exchanged = step_.bytes.size() * at(vns_);
@@ -151,6 +138,7 @@ class StaticStep {
     makers_.assign(exchanged, -1);
     last_reads_.assign(exchanged, 0);
     ends_.assign(step_.graph.tasks.size(), 0);
+    tails_.assign(step_.graph.tasks.size(), 0);
     drained_.assign(step_.stages.size(), 0);
   }
 
@@ -175,6 +163,27 @@ class StaticStep {
            (task.vn_end - task.vn_begin) * computing.op_start_s;
   }
 
+  /// For each task, the least time from its end to the end of the step: that of the longest chain
+  /// of tasks after it, with the shortest copies between tracks. Returns that of the whole step.
+  double find_tails() {
+    const double copy_s = costs_.dispatch_latency_s + costs_.copy_latency_s;
+    std::vector<double> of_tracks(tracks_.size());  // from the begin of the next task
+    double step_s = 0;
+    for (int number : std::views::reverse(step_.order)) {
+      const Task& task = step_.graph.tasks[at(number)];
+      double& tail_s = tails_[at(number)];
+      tail_s = std::max(tail_s, of_tracks[at(task.track)]);
+      const double from_begin_s = compute_s(task) + tail_s;
+      of_tracks[at(task.track)] = from_begin_s;
+      step_s = std::max(step_s, from_begin_s);
+      for (int t : step_.graph.after[number]) {
+        const bool is_copied = step_.graph.tasks[at(t)].track != task.track;
+        tails_[at(t)] = std::max(tails_[at(t)], from_begin_s + (is_copied ? copy_s : 0));
+      }
+    }
+    return step_s;
+  }
+
   static std::size_t num_devices(const std::vector<StaticDevice>& tracks) {
     return std::ranges::max(tracks, {}, &StaticDevice::number).number + 1;
   }
@@ -182,7 +191,6 @@ class StaticStep {
   /// Loads weights at `now_s` if the device has none. Returns since when it has them.
   double load_weights(StaticDevice& device, double& there_s, Bytes bytes, double now_s) {
     if (there_s < 0) {
-      ++num_copies_;
       there_s = copies_.from_host(costs_, device.number, bytes, now_s).end_s;
       device.change(now_s, bytes, 1);
     }
@@ -197,7 +205,6 @@ class StaticStep {
     if (there_s >= 0) return there_s;
     const Bytes bytes = step_.bytes[at(exchanged)];
     const int maker = makers_[b];
-    ++num_copies_;
     there_s = (maker < 0 ? copies_.from_host(costs_, device.number, bytes, now_s)
                          : copies_.from_device(costs_, device.number, tracks_[at(maker)].number,
                                                bytes, now_s))
@@ -217,7 +224,6 @@ class StaticStep {
 
   void run_unit(int number, const Task& task) {
     StaticDevice& device = this->device(task);
-    device.ahead_s -= compute_s(task);
     const double ready_s = this->ready_s(number, task);
     double reserved_s = std::max(ready_s, device.issued_s);
     // At most two units have memory.
@@ -300,7 +306,6 @@ class StaticStep {
     const bool is_last = task.vn_end == table_.shape().first_vn(step_.groups(task).end);
     if (task.kind != OpKind::backward || !is_last) return;
     if (const Bytes packed = facts(task).packed_sums * fold(task).roots.size(); packed > 0) {
-      ++num_copies_;
       device.drained_s = copies_.to_host(costs_, device.number, packed, end_s).end_s;
       device.change(device.drained_s, facts(task).sums * at(fold(task).num_slots), -1);
       double& drained_s = drained_[at(task.stage)];
@@ -375,13 +380,13 @@ class StaticStep {
   const int vns_;
   const std::size_t num_weights_;
   double contention_ = 1;
-  std::int64_t num_copies_ = 0;
   std::vector<double> weights_there_;  // by track, weights buffer: since when
   std::vector<double> sums_there_;     // by cell
   std::vector<double> there_;          // by exchanged buffer, track
   std::vector<int> makers_;            // by exchanged buffer: the track; -1: the host
   std::vector<double> last_reads_;     // by exchanged buffer
   std::vector<double> ends_;           // by task
+  std::vector<double> tails_;          // by task: see find_tails()
   std::vector<double> drained_;        // by stage
 };
 
@@ -395,12 +400,8 @@ StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBeg
   const bool is_bound = !has_contention || costs.links.paths().empty();
   const double longest_s = is_bound ? most_s : std::numeric_limits<double>::infinity();
   StaticStep step(outline, table, begin, tracks, costs);
-  StaticStep::Result result = step.run(
-      {.most_s = longest_s, .is_fastest = has_contention, .notes_memory = !has_contention});
-  if (has_contention && result.is_whole) {
-    if (const double least_s = step.least_if_slower(result.step_s); least_s > longest_s) {
-      return {least_s, false};
-    }
+  StaticStep::Result result = step.run({.most_s = longest_s, .notes_memory = !has_contention});
+  if (has_contention && result.is_whole && result.step_s <= longest_s) {
     const double busy = step.busy_threads(result.step_s, engine.device_budgets.size());
     const double contention = costs.contention.at(busy);
     const bool has_room = step.has_ample_room(engine);

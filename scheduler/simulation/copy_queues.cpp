@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "spillway/ids.h"
 
@@ -28,13 +29,14 @@ LinkTimes::Span LinkTimes::take(double ready_s, double seconds) {
   return taken;
 }
 
-/// The latency is paid once for consecutive copies.
-CopyQueues::Span CopyQueues::over_host_link(const VirtualCosts& costs, double& free_s,
+/// The link is free again before the latency has passed. Copies of one queue begin after the end of
+/// those before, as events report them.
+CopyQueues::Span CopyQueues::over_host_link(const VirtualCosts& costs, HostLink& link,
                                             std::size_t device, Bytes bytes, double now_s) {
-  const double latency_s = free_s < now_s ? costs.copy_latency_s : 0;
-  const double begin_s = std::max(now_s + costs.dispatch_latency_s, free_s);
-  free_s = begin_s + latency_s + static_cast<double>(bytes) / costs.copy_rate_of(device);
-  return {begin_s, free_s};
+  const double begin_s = std::max(now_s + costs.dispatch_latency_s, link.free_s);
+  link.free_s = begin_s + static_cast<double>(bytes) / costs.copy_rate_of(device);
+  const double before_s = std::exchange(link.ended_s, link.free_s + costs.copy_latency_s);
+  return {std::max(begin_s, before_s), link.ended_s};
 }
 
 CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t device,
@@ -63,7 +65,7 @@ CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t 
 double CopyQueues::busy_cores(const VirtualCosts& costs, std::size_t device, double time_s) const {
   const DeviceQueues& queues = devices_[device];
   const double rate = costs.copy_rate_of(device) / costs.copy_bytes_per_s;
-  return rate * ((queues.from_host_s > time_s) + (queues.to_host_s > time_s)) +
+  return rate * ((queues.from_host.free_s > time_s) + (queues.to_host.free_s > time_s)) +
          (queues.link_s > time_s ? queues.link_cores : 0);
 }
 

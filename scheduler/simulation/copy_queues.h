@@ -34,10 +34,10 @@ class CopyQueues {
   void resize(std::size_t num_devices) { devices_.resize(num_devices); }
   /// A copy between a device and the host that is requested at `now_s`.
   Span from_host(const VirtualCosts& costs, std::size_t device, Bytes bytes, double now_s) {
-    return over_host_link(costs, devices_[device].from_host_s, device, bytes, now_s);
+    return over_host_link(costs, devices_[device].from_host, device, bytes, now_s);
   }
   Span to_host(const VirtualCosts& costs, std::size_t device, Bytes bytes, double now_s) {
-    return over_host_link(costs, devices_[device].to_host_s, device, bytes, now_s);
+    return over_host_link(costs, devices_[device].to_host, device, bytes, now_s);
   }
   /// A copy from another device.
   Span from_device(const VirtualCosts& costs, std::size_t device, std::size_t other, Bytes bytes,
@@ -46,13 +46,17 @@ class CopyQueues {
   double busy_cores(const VirtualCosts& costs, std::size_t device, double time_s) const;
 
  private:
-  /// When its links with the host, and its queue of copies from devices, are free again.
+  struct HostLink {
+    double free_s = 0;   ///< when the next copy may take it
+    double ended_s = 0;  ///< when the last copy has ended
+  };
   struct DeviceQueues {
-    double from_host_s = 0, to_host_s = 0, from_devices_s = 0;
+    HostLink from_host, to_host;
+    double from_devices_s = 0;          ///< when its last copy from a device has ended
     double link_s = 0, link_cores = 0;  ///< of copies over links between devices
   };
 
-  static Span over_host_link(const VirtualCosts& costs, double& free_s, std::size_t device,
+  static Span over_host_link(const VirtualCosts& costs, HostLink& link, std::size_t device,
                              Bytes bytes, double now_s);
 
   std::vector<DeviceQueues> devices_;

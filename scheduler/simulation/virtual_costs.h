@@ -23,7 +23,7 @@ struct VirtualCosts {
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
   LinkTable links = {};                  ///< between devices
   double dispatch_latency_s = 0;         ///< dispatch latency of an idle queue
-  /// Of a copy between host and device whose link was idle, and of one over a link between devices.
+  /// From when a copy has left its link until its end is known.
   double copy_latency_s = 5e-6;
   double admission_s = 1e-3;
   double network_bytes_per_s = 1e9;  ///< between this host and all others, each direction

@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/abandon_conformance.h"
+#include "tests/support/check/measured.h"
 #include "tests/support/check/resident.h"
 
 namespace spillway {
 namespace {
 
+using testing::holds_once_in_ten;
 using testing::resident_bytes;
 
 std::unique_ptr<Device> make_cpu(Bytes budget) { return make_cpu_device("cpu:0", budget); }
@@ -191,6 +194,20 @@ TEST(Slowdown, MultipliesCpuTime) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   EXPECT_GE(seconds, 3.9 * 20 * 0.002);
   EXPECT_EQ(device->slowdown(), 4);
+}
+
+TEST(Slowdown, CountsTheTimeInWhichWorkWaits) {
+  using Clock = std::chrono::steady_clock;
+  const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 10});
+  EXPECT_TRUE(holds_once_in_ten([&] {
+    const auto begin = Clock::now();
+    device->compute().enqueue([] {
+      burn_cpu(0.01);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
+    finish(device->compute());
+    return Clock::now() - begin < std::chrono::milliseconds(160);
+  })) << "it takes 110 ms, and 200 if it sleeps besides";
 }
 
 TEST(Slowdown, SleepsInsteadOfComputing) {

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -20,7 +17,7 @@
 #include "trainer/profile/copy_rates.h"
 #include "trainer/profile/dispatch_latency.h"
 #include "trainer/profile/estimate.h"
-#include "trainer/profile/pilot_layer.h"
+#include "trainer/profile/pilot_passes.h"
 #include "trainer/torch/counting_allocator.h"
 #include "trainer/torch/torch_gpu.h"
 #include "trainer/torch/torch_threads.h"
@@ -72,180 +69,8 @@ std::map<std::string, std::vector<int>> layers_by_cost(const ModelSpec& model) {
   return layers;
 }
 
-/// Measures bytes. The layer must have run before: a thread's first product takes more.
-LayerProfile measure_peaks(PilotLayer& layer) {
-  LayerProfile profile;
-  layer.after_graph = [&] {
-    profile.graph_retained = layer.meter().in_use();
-    profile.graph_peak = layer.meter().peak_since_begin();
-  };
-  layer.forward();
-  profile.forward_peak = layer.meter().peak_since_begin();
-  layer.evaluate();
-  profile.forward_peak = std::max(profile.forward_peak, layer.meter().peak_since_begin());
-  layer.backward();
-  // Inside a longer range the gradient of the output is an activation of its own.
-  profile.backward_peak = layer.meter().peak_since_begin() + layer.output_bytes();
-  layer.after_graph = nullptr;
-  return profile;
-}
-
-/// On a GPU, or, without one, on this thread.
-void run_on(Device* device, const std::function<void()>& work) {
-  device ? spillway::run_on(*device, work) : work();
-}
-
-double seconds_on(Device* device, const std::function<void()>& work) {
-  return seconds_of([&] { run_on(device, work); });
-}
-
-/// The layers to measure, by key.
-using PilotLayers = std::map<std::string, std::unique_ptr<PilotLayer>>;
-
-/// Runs the layers in the order of a step: forward through all of them, then backward.
-template <typename Forward, typename Backward>
-void pass_through(const PilotLayers& layers, const Forward& forward, const Backward& backward) {
-  for (const auto& [key, layer] : layers) forward(key, [&] { layer->forward(); });
-  for (const auto& [key, layer] : std::views::reverse(layers)) {
-    backward(key, [&] { layer->backward(); });
-  }
-}
-
-/// Measures over whole passes: a layer that runs repeatedly would find its code in the caches.
-std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, Device* device) {
-  std::map<std::string, LayerProfile> profiles;
-  std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
-  for (const auto& [key, layer] : layers) {
-    run_on(device, [&] {
-      layer->forward();
-      layer->backward();
-      profiles[key] = measure_peaks(*layer);
-    });
-  }
-  const auto note = [&](std::map<std::string, std::vector<double>>& all, const std::string& key,
-                        const std::function<void()>& work) {
-    all[key].push_back(seconds_on(device, work));
-  };
-  const auto pass = [&] {
-    pass_through(
-        layers, [&](auto& key, const auto& work) { note(forward_s, key, work); },
-        [&](auto& key, const auto& work) { note(backward_s, key, work); });
-    for (const auto& [key, layer] : layers) note(merge_s, key, [&] { layer->merge(); });
-  };
-  repeat_measurement(pass, 2 * layers.size() * kPerPart);
-  for (auto& [key, profile] : profiles) {
-    profile.forward_s = expected(forward_s[key]);
-    profile.backward_s = expected(backward_s[key]);
-    profile.merge_s = expected(merge_s[key]);
-  }
-  return profiles;
-}
-
-using Clock = std::chrono::steady_clock;
-using Seconds = std::array<double, kPilotSizes.size()>;
-
-Seconds expected_by_size(const std::vector<Seconds>& all) {
-  Seconds result;
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    std::vector<double> of_size;
-    for (const Seconds& seconds : all) of_size.push_back(seconds[i]);
-    result[i] = expected(of_size);
-  }
-  return result;
-}
-
-using LayerSeconds = std::map<std::string, Seconds>;
-
-/// One pass as in measure_layers(), with each layer kPilotSizes[size] times in a row, as one op of
-/// the queue: a slowed device sleeps after each op.
-void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerSeconds& forward_s,
-               LayerSeconds& backward_s) {
-  double inside_s = 0;
-  const auto time = [&](Seconds& seconds, const std::function<void()>& work) {
-    seconds[size] = seconds_of([&] {
-      for (int i = 0; i < kPilotSizes[size]; ++i) work();
-    });
-    inside_s += seconds[size];
-  };
-  Clock::time_point begin, end;
-  queue.enqueue([&] { begin = Clock::now(); });
-  queue.enqueue([&] {
-    pass_through(
-        layers, [&](auto& key, const auto& work) { time(forward_s[key], work); },
-        [&](auto& key, const auto& work) { time(backward_s[key], work); });
-  });
-  queue.enqueue([&] { end = Clock::now(); });
-  queue.record().wait();
-  // Distributes the queue's own time, above all an imitated slowdown, among all layers.
-  const double factor = std::chrono::duration<double>(end - begin).count() / inside_s;
-  for (LayerSeconds* all : {&forward_s, &backward_s}) {
-    for (auto& [key, seconds] : *all) seconds[size] *= factor;
-  }
-}
-
-/// Passes on all these devices at once, with one op per layer and direction. The layers are those
-/// of one device each. Returns the mean seconds of a pass.
-double passes_in_ops(const std::vector<PilotLayers>& layers, const Pilot::Devices& devices) {
-  std::vector<std::pair<Clock::time_point, Clock::time_point>> times(devices.size());
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    Queue& queue = devices[d]->compute();
-    queue.enqueue([&times, d] { times[d].first = Clock::now(); });
-    const auto enqueue = [&](const std::string&, const auto& work) { queue.enqueue(work); };
-    pass_through(layers[d], enqueue, enqueue);
-    queue.enqueue([&times, d] { times[d].second = Clock::now(); });
-  }
-  for (Device* device : devices) device->compute().record().wait();
-  std::chrono::duration<double> sum(0);
-  for (const auto& [begin, end] : times) sum += end - begin;
-  return sum.count() / static_cast<double>(devices.size());
-}
-
-/// See Pilot::measure_op_start().
-double time_op_start(const std::vector<PilotLayers>& layers, const Pilot::Devices& devices) {
-  const auto run = [](const std::string&, const auto& work) { work(); };
-  const auto pass = [&] { pass_through(layers[0], run, run); };
-  const OneTorchThread one_thread;
-  std::vector<double> whole_s, in_ops_s;
-  const auto round = [&] {
-    pass();  // fills the caches
-    // Slowed devices sleep in proportion to this time.
-    const auto begin = thread_cpu_time();
-    pass();
-    whole_s.push_back((thread_cpu_time() - begin).count());
-    in_ops_s.push_back(passes_in_ops(layers, devices));
-  };
-  const std::size_t ops = 2 * layers[0].size();
-  repeat_measurement(round, 2 * ops * kPerPart);
-  const double besides_s = expected(in_ops_s) - devices[0]->slowdown() * expected(whole_s);
-  return std::max(1e-9, besides_s / static_cast<double>(ops));  // the cache keeps no zeros
-}
-
 std::string times_key(const std::string& kind, const std::string& layer) {
   return fmt::format("{}: {}", kind, layer);
-}
-
-/// Times by times_key(). The layers have been measured before, so they do not throw.
-std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
-                                              const Pilot::Kinds& kinds) {
-  std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
-  const auto turn = [&](const std::string& kind, Queue& queue) {
-    LayerSeconds forward, backward;
-    for (std::size_t size = 0; size < kPilotSizes.size(); ++size) {
-      time_pass(layers, queue, size, forward, backward);
-    }
-    for (const auto& [key, seconds] : forward) forward_s[times_key(kind, key)].push_back(seconds);
-    for (const auto& [key, seconds] : backward) backward_s[times_key(kind, key)].push_back(seconds);
-  };
-  const auto pass = [&] {
-    for (const auto& [kind, device] : kinds) turn(kind, device->compute());
-  };
-  repeat_measurement(pass, 2 * layers.size() * kinds.size() * kPerPart);
-  std::map<std::string, LayerTimes> times;
-  for (const auto& [key, all] : forward_s) {
-    times[key] = {.forward_s = expected_by_size(all),
-                  .backward_s = expected_by_size(backward_s[key])};
-  }
-  return times;
 }
 
 /// One layer per key; none if all keys are known.
@@ -326,7 +151,7 @@ static DoesNotFit too_large(const LayerSpec& layer, const Device& device, const 
 void Pilot::measure_in_turn(const Model& model, Device& device) {
   if (knows(model.spec, &device)) return;
   if (device.gpu() >= 0) {
-    run_on(&device, [&] { bind_torch_thread(device.gpu(), device.compute().stream()); });
+    run_on(device, [&] { bind_torch_thread(device.gpu(), device.compute().stream()); });
   }
   for (const auto& [layer, alike] : layers_by_cost(model.spec)) {
     if (cache_.find(key_on(&device, layer))) continue;
@@ -362,7 +187,8 @@ std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& ki
     const auto measured = time_layers(layers, kinds);
     const MeasuredAt at = measurement.end();
     for (const auto& [key, times] : measured) {
-      cache_.add_times(key, times, at);  // known ones too, because kinds are compared
+      cache_.add_times(times_key(key.first, key.second), times,
+                       at);  // known ones too, because kinds are compared
     }
     cache_.save();
   }

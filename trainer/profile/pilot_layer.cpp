@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/device/kernels.h"
 #include "spillway/error.h"
@@ -52,6 +53,7 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
   do {
     add_weights();
   } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
+  numbers_.assign(alike.begin(), alike.begin() + std::ssize(weights_));
   for (int e : spec.inputs) add_input(e, model.spec.edges[at(e)], spec);
   for (int e : spec.outputs) add_output(e, model.spec.edges[at(e)]);
   runner_.after_forward = [this](int) {
@@ -145,13 +147,26 @@ void PilotLayer::forward() { run_forward(runner_); }
 
 void PilotLayer::evaluate() { run_forward(evaluation_); }
 
-void PilotLayer::backward() {
+void PilotLayer::make_graph() {
   next();
   const MeterScope scope(meter(), device_ != nullptr && device_->gpu() >= 0);
   meter().begin_op(std::numeric_limits<Bytes>::max());
+  graphs_.push_back(runner_.forward_with_graphs(inputs_, outputs_));
+}
+
+void PilotLayer::backward_of_graph() {
+  next();
+  const MeterScope scope(meter(), device_ != nullptr && device_->gpu() >= 0);
+  RangeRunner::Graphs newest = std::move(graphs_.back());
+  graphs_.pop_back();
   runner_.backward(
-      inputs_, gradients_, input_gradients_,
+      std::move(newest), gradients_, input_gradients_,
       [this](int, int param, const std::byte* term) { fold(param, term); }, &loss_);
+}
+
+void PilotLayer::backward() {
+  make_graph();
+  backward_of_graph();
 }
 
 }  // namespace spillway

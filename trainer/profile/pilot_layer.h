@@ -28,9 +28,14 @@ class PilotLayer {
   void evaluate();
   /// Forward with a graph, then backward, gradients folded.
   void backward();
+  /// The parts of backward(): forward with a graph, and backward of the newest graph.
+  void make_graph();
+  void backward_of_graph();
   /// Adds the sums of a reduction group to those of another.
   void merge();
 
+  /// The layers alike for which it has weights: not all if they take much memory.
+  const std::vector<int>& numbers() const { return numbers_; }
   ActivationMeter& meter() {
     return device_ ? device_->activations() : counter_;
   }  ///< of the last call
@@ -59,6 +64,7 @@ class PilotLayer {
     std::vector<float*> sums;  // of their gradients or observations
   };
   std::vector<Weights> weights_;
+  std::vector<int> numbers_;
   std::vector<float*> merged_;  // null: the parameter has no sum
   std::size_t current_ = 0;
   std::vector<ParamSpec> params_;
@@ -67,6 +73,7 @@ class PilotLayer {
   double loss_ = 0;
   ActivationCounter counter_{"pilot"};
   RangeRunner runner_;
+  std::vector<RangeRunner::Graphs> graphs_;  // they need the memory above
   const RangeRunner evaluation_;
 };
 

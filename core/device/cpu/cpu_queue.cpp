@@ -69,10 +69,12 @@ void CpuQueue::enqueue(std::function<void()> work) {
 }
 
 void CpuQueue::work_slowly(const std::function<void()>& work) {
-  const auto begin = thread_cpu_time();
+  const auto begin = Clock::now();
+  const auto cpu_begin = thread_cpu_time();
   work();
-  owed_ += (pace_.slowdown - 1) * (thread_cpu_time() - begin);
+  const auto takes = pace_.slowdown * (thread_cpu_time() - cpu_begin);
   const auto from = Clock::now();
+  owed_ += std::max<Seconds>(takes - (from - begin), Seconds(0));
   sleep_until(from + std::chrono::duration_cast<Clock::duration>(owed_));
   owed_ -= Clock::now() - from;
 }

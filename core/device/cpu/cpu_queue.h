@@ -52,12 +52,14 @@ class CpuQueue final : public Queue {
   /// and the copy was `asked` for, so oversleeping does not delay the next copy.
   void copy_slowly(Link& link, void* to, const void* from, std::size_t bytes,
                    Clock::time_point asked);
-  /// Works, then sleeps until the work has taken `slowdown` times its CPU time. The next sleep
-  /// compensates for oversleeping.
+  /// Works, then sleeps until the work has taken `slowdown` times its CPU time; while it waits for
+  /// a core, it need not sleep. The next sleep compensates for oversleeping.
   void work_slowly(const std::function<void()>& work);
   void sleep_until(Clock::time_point time);
   /// The next item, or an empty one once the queue ends.
   Item next();
+
+  using Seconds = std::chrono::duration<double>;
 
   const Pace pace_;
   const std::stop_token abandoned_;
@@ -65,10 +67,10 @@ class CpuQueue final : public Queue {
   CondVar changed_;
   std::deque<Item> items_ SPILLWAY_GUARDED_BY(mutex_);
   bool ending_ SPILLWAY_GUARDED_BY(mutex_) = false;
-  mutable Mutex copying_;                  // held while bytes are copied
-  Clock::time_point waited_until_;         // used by the queue's thread only
-  std::chrono::duration<double> owed_{0};  // likewise
-  std::thread thread_;                     // last: it uses the others
+  mutable Mutex copying_;           // held while bytes are copied
+  Clock::time_point waited_until_;  // used by the queue's thread only
+  Seconds owed_{0};                 // likewise
+  std::thread thread_;              // last: it uses the others
 };
 
 }  // namespace spillway

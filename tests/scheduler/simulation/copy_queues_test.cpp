@@ -47,6 +47,16 @@ TEST(LinkTable, KnowsWhichDevicesMayChangePlaces) {
   EXPECT_TRUE(LinkTable({{.between = {0, 1, 2}, .bytes_per_s = 1}}).are_alike({0, 1, 2}));
 }
 
+TEST(CopyQueues, FreeALinkBeforeTheLatencyHasPassed) {
+  VirtualCosts all = costs();
+  all.copy_latency_s = 0.25;
+  CopyQueues queues(all, 4);
+  expect_span(queues.from_host(all, 0, kBytes, 0), 0, 1.25);
+  expect_span(queues.from_host(all, 0, kBytes, 0), 1.25, 2.25);
+  expect_span(queues.from_host(all, 0, kBytes, 2.5), 2.5, 3.75);
+  expect_span(queues.from_device(all, 1, 0, kBytes, 0), 0, 2.75);
+}
+
 TEST(CopyQueues, TakeOneLinkInTurns) {
   const VirtualCosts all = costs();
   CopyQueues queues(all, 5);
