@@ -17,12 +17,12 @@ import spillway_run  # noqa: E402
 import tables  # noqa: E402
 
 MB = 1_000_000
-RATES = (10 * MB, 30 * MB, 100 * MB)
+RATES = (5 * MB, 20 * MB, 80 * MB)
 DEVICES = 10  # of a host
 SAMPLES = 4  # of a virtual node
 GBIT = 125 * MB  # bytes a second
 STEPS = 1000  # of the plans
-SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # a device of the plans
+SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # so four hosts share two cores
 
 
 def gpt(arguments, batch, virtual_nodes, groups, devices, steps):
@@ -59,7 +59,7 @@ def print_trained(arguments):
                        "trained, ms a step", "planned", "planned / trained"])
     worst = 1
     for size in arguments.sizes:
-        config = gpt(arguments, 12, 12, 12, [{"memory": "1GiB"}], arguments.steps)
+        config = gpt(arguments, 12, 12, 12, [SLOW], arguments.steps)
         for rate in arguments.rates if size > 1 else [None]:
             steps = [trained_steps(program, config, size, rate) for _ in range(arguments.rounds)]
             real, planned, tcp_rates = zip(*steps)
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--plans", action="store_true", help="the tables without training")
     arguments = parser.parse_args()
     arguments.sizes, arguments.rates, arguments.rounds = (1, 2, 3, 4), RATES, 3
-    arguments.steps, arguments.width = 6, 256
+    arguments.steps, arguments.width = 5, 256
     arguments.wide_rates = (GBIT // 10, GBIT, 10 * GBIT, 100 * GBIT, 400 * GBIT)
     arguments.fleet = (1, 2, 8, 32, 100)
     if arguments.brief:

@@ -65,12 +65,13 @@ def searched(program, config, folder, proposals):
     plan_s = time.monotonic() - begin
     search_s, search = seconds_of()
     rounds = [seconds_of("--verify") for _ in range(ROUNDS)]
-    rows = [[(row["name"], row["step_s"], row["trained_step_s"])
-             for row in spillway_run.compared(found)] for _, found in rounds]
     verify_s = statistics.median(s for s, _ in rounds) - search_s
-    return ([(*same[0][:2], statistics.median(trained_s for _, _, trained_s in same))
-             for same in zip(*rows, strict=True)],
-            (search_s - plan_s) / search["models"][0]["simulated"], verify_s / len(rows[0]))
+    rows = {}  # by strategy: planned and trained seconds of the rounds
+    for _, found in rounds:
+        for row in spillway_run.compared(found):
+            rows.setdefault(row["name"], []).append((row["step_s"], row["trained_step_s"]))
+    return ([(name, *map(statistics.median, zip(*steps))) for name, steps in rows.items()],
+            (search_s - plan_s) / search["models"][0]["simulated"], verify_s / len(rows))
 
 
 def print_cell(name, devices, link, rows, proposal_s, training_s):

@@ -163,10 +163,9 @@ class StaticStep {
            (task.vn_end - task.vn_begin) * computing.op_start_s;
   }
 
-  /// For each task, the least time from its end to the end of the step: that of the longest chain
-  /// of tasks after it, with the shortest copies between tracks. Returns that of the whole step.
+  /// For each task, a lower bound of the time from its end to the end of the step: the longest
+  /// chain of tasks after it, with copies without bytes. Returns that of the whole step.
   double find_tails() {
-    const double copy_s = costs_.dispatch_latency_s + costs_.copy_latency_s;
     std::vector<double> of_tracks(tracks_.size());  // from the begin of the next task
     double step_s = 0;
     for (int number : std::views::reverse(step_.order)) {
@@ -177,11 +176,19 @@ class StaticStep {
       of_tracks[at(task.track)] = from_begin_s;
       step_s = std::max(step_s, from_begin_s);
       for (int t : step_.graph.after[number]) {
-        const bool is_copied = step_.graph.tasks[at(t)].track != task.track;
-        tails_[at(t)] = std::max(tails_[at(t)], from_begin_s + (is_copied ? copy_s : 0));
+        const double wait_s = least_wait_s(task, step_.graph.tasks[at(t)]);
+        tails_[at(t)] = std::max(tails_[at(t)], wait_s + from_begin_s);
       }
     }
     return step_s;
+  }
+
+  /// From the end of a task to the begin of one after it. A copy for a later virtual node than the
+  /// first passes while those before it compute.
+  double least_wait_s(const Task& task, const Task& before) const {
+    if (before.track == task.track) return 0;
+    const bool has_first = before.vn_begin <= task.vn_begin && task.vn_begin < before.vn_end;
+    return costs_.dispatch_latency_s + (has_first ? costs_.copy_latency_s : 0);
   }
 
   static std::size_t num_devices(const std::vector<StaticDevice>& tracks) {

@@ -256,8 +256,8 @@ class Search {
   /// Tries `change(0)` to `change(number - 1)`. False if there are no proposals left.
   template <typename Change>
   bool try_all(std::size_t number, const Change& change) {
-    // Few changes are better, so few estimates are in vain, and threads wait less for each other.
-    const std::size_t most_ahead = threads_.number > 1 ? 4 * at(threads_.number) : 1;
+    // Few changes are better. Threads that have several estimates each wait less for each other.
+    const std::size_t most_ahead = threads_.number > 1 ? at(std::max(threads_.number, 8)) : 1;
     for (std::size_t tried = 0; tried < number;) {
       const double best_s = seconds_of(best_);
       std::vector<Proposal> next;  // each as if those before it were not better

@@ -51,9 +51,9 @@ CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t 
     const double rate = std::min(link.bytes_per_s, costs.copy_bytes_per_s);
     span =
         paths_[at(path)].take(now_s + costs.dispatch_latency_s, static_cast<double>(bytes) / rate);
-    span.end_s += link.latency_s + costs.copy_latency_s;
     queues.link_cores = rate / costs.copy_bytes_per_s;
     queues.link_s = std::max(queues.link_s, span.end_s);
+    span.end_s += link.latency_s + costs.copy_latency_s;
   }
   // Copies of one queue end in order.
   span.begin_s = std::max(span.begin_s, queues.from_devices_s);

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/thread_cpu_time.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 #include "trainer/compute/run_on.h"
@@ -186,9 +185,8 @@ std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& ki
     const auto measurement = cache_.begin_measurement();
     const auto measured = time_layers(layers, kinds);
     const MeasuredAt at = measurement.end();
-    for (const auto& [key, times] : measured) {
-      cache_.add_times(times_key(key.first, key.second), times,
-                       at);  // known ones too, because kinds are compared
+    for (const auto& [key, times] : measured) {  // known ones too, because kinds are compared
+      cache_.add_times(times_key(key.first, key.second), times, at);
     }
     cache_.save();
   }

@@ -53,7 +53,8 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
   do {
     add_weights();
   } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
-  numbers_.assign(alike.begin(), alike.begin() + std::ssize(weights_));
+  // A layer with a lease has one graph at a time.
+  numbers_.assign(alike.begin(), alike.begin() + (spec.keeps_graph ? std::ssize(weights_) : 1));
   for (int e : spec.inputs) add_input(e, model.spec.edges[at(e)], spec);
   for (int e : spec.outputs) add_output(e, model.spec.edges[at(e)]);
   runner_.after_forward = [this](int) {
@@ -151,16 +152,16 @@ void PilotLayer::make_graph() {
   next();
   const MeterScope scope(meter(), device_ != nullptr && device_->gpu() >= 0);
   meter().begin_op(std::numeric_limits<Bytes>::max());
-  graphs_.push_back(runner_.forward_with_graphs(inputs_, outputs_));
+  graphs_.push_back({current_, runner_.forward_with_graphs(inputs_, {})});
 }
 
 void PilotLayer::backward_of_graph() {
-  next();
   const MeterScope scope(meter(), device_ != nullptr && device_->gpu() >= 0);
-  RangeRunner::Graphs newest = std::move(graphs_.back());
+  Graph newest = std::move(graphs_.back());
   graphs_.pop_back();
+  current_ = newest.weights;
   runner_.backward(
-      std::move(newest), gradients_, input_gradients_,
+      std::move(newest.graphs), gradients_, input_gradients_,
       [this](int, int param, const std::byte* term) { fold(param, term); }, &loss_);
 }
 

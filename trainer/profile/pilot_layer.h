@@ -34,7 +34,7 @@ class PilotLayer {
   /// Adds the sums of a reduction group to those of another.
   void merge();
 
-  /// The layers alike for which it has weights: not all if they take much memory.
+  /// The layers alike whose graphs may be there at once: not all if weights take much memory.
   const std::vector<int>& numbers() const { return numbers_; }
   ActivationMeter& meter() {
     return device_ ? device_->activations() : counter_;
@@ -73,7 +73,11 @@ class PilotLayer {
   double loss_ = 0;
   ActivationCounter counter_{"pilot"};
   RangeRunner runner_;
-  std::vector<RangeRunner::Graphs> graphs_;  // they need the memory above
+  struct Graph {
+    std::size_t weights = 0;  // the number of its weights
+    RangeRunner::Graphs graphs;
+  };
+  std::vector<Graph> graphs_;  // they need the memory above
   const RangeRunner evaluation_;
 };
 

@@ -41,58 +41,50 @@ double seconds_on(Device* device, const std::function<void()>& work) {
   return seconds_of([&] { run_on(device, work); });
 }
 
-/// Runs the layers in the order of a step: forward through all of them, then backward.
-template <typename Forward, typename Backward>
-void pass_through(const PilotLayers& layers, const Forward& forward, const Backward& backward) {
-  for (const auto& [key, layer] : layers) forward(key, [&] { layer->forward(); });
-  for (const auto& [key, layer] : std::views::reverse(layers)) {
-    backward(key, [&] { layer->backward(); });
-  }
-}
-
 /// Consecutive layers that keep their graphs until the backward of the last one, as in an op.
 using PilotRange = std::vector<const PilotLayers::value_type*>;
 
-/// The model's layers in order, in ranges whose graphs do not fit into the caches.
-std::vector<PilotRange> ranges_of(const PilotLayers& layers,
-                                  const std::map<std::string, LayerProfile>& profiles) {
+/// The model's layers in order, in ranges whose graphs do not fit into the caches; the last range
+/// has what is left.
+std::vector<PilotRange> ranges_of(const PilotLayers& layers, Device* device) {
   std::map<int, const PilotLayers::value_type*> in_order;
   for (const auto& each : layers) {
     for (int number : each.second->numbers()) in_order[number] = &each;
   }
+  std::map<const PilotLayer*, Bytes> retained;
+  for (const auto& [key, layer] : layers) {
+    run_on(device, [&] {
+      layer->make_graph();
+      retained[layer.get()] = layer->meter().in_use();
+      layer->backward_of_graph();
+    });
+  }
   std::vector<PilotRange> ranges(1);
-  Bytes retained = 0;
-  for (const auto& [number, layer] : in_order) {
-    if (retained > kBeyondCaches) {
+  Bytes bytes = 0;
+  for (const auto& [number, each] : in_order) {
+    if (bytes > kBeyondCaches) {
       ranges.emplace_back();
-      retained = 0;
+      bytes = 0;
     }
-    ranges.back().push_back(layer);
-    retained += profiles.at(layer->first).graph_retained;
+    ranges.back().push_back(each);
+    bytes += retained.at(each->second.get());
   }
   return ranges;
 }
 
-/// Seconds of each layer, summed over those that are alike.
-struct PassSeconds {
-  std::map<std::string, double> forward, backward;
-};
-
-PassSeconds time_ranges(const std::vector<PilotRange>& ranges, Device* device) {
-  PassSeconds seconds;
-  for (const PilotRange& range : ranges) {
-    for (const auto* each : range) {
-      seconds.forward[each->first] += seconds_on(device, [&] { each->second->forward(); });
-    }
-    for (const auto* each : range) {
-      seconds.backward[each->first] += seconds_on(device, [&] { each->second->make_graph(); });
-    }
-    for (const auto* each : std::views::reverse(range)) {
-      seconds.backward[each->first] +=
-          seconds_on(device, [&] { each->second->backward_of_graph(); });
-    }
+/// Runs the layers in the order of a step: forward through all of them, forward with graphs, and
+/// backward. `forward` and `backward` get a layer's key and what they must call; backward() of a
+/// layer may be two calls.
+template <typename Forward, typename Backward>
+void pass_through(const PilotRange& range, const Forward& forward, const Backward& backward) {
+  for (const auto* each : range) forward(each->first, [each] { each->second->forward(); });
+  if (range.size() == 1) {
+    return backward(range[0]->first, [layer = range[0]->second.get()] { layer->backward(); });
   }
-  return seconds;
+  for (const auto* each : range) backward(each->first, [each] { each->second->make_graph(); });
+  for (const auto* each : std::views::reverse(range)) {
+    backward(each->first, [each] { each->second->backward_of_graph(); });
+  }
 }
 
 using Clock = std::chrono::steady_clock;
@@ -110,23 +102,26 @@ Seconds expected_by_size(const std::vector<Seconds>& all) {
 
 using LayerSeconds = std::map<std::string, Seconds>;
 
-/// One pass with each layer kPilotSizes[size] times in a row, as one op of the queue: a slowed
-/// device sleeps after each op.
-void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerSeconds& forward_s,
-               LayerSeconds& backward_s) {
+/// One pass in which kPilotSizes[size] virtual nodes go through each range, as one op of the queue:
+/// a slowed device sleeps after each op. Seconds are summed over layers that are alike.
+void time_pass(const std::vector<PilotRange>& ranges, Queue& queue, std::size_t size,
+               LayerSeconds& forward_s, LayerSeconds& backward_s) {
   double inside_s = 0;
   const auto time = [&](Seconds& seconds, const std::function<void()>& work) {
-    seconds[size] = seconds_of([&] {
-      for (int i = 0; i < kPilotSizes[size]; ++i) work();
-    });
-    inside_s += seconds[size];
+    const double work_s = seconds_of(work);
+    seconds[size] += work_s;
+    inside_s += work_s;
   };
   Clock::time_point begin, end;
   queue.enqueue([&] { begin = Clock::now(); });
   queue.enqueue([&] {
-    pass_through(
-        layers, [&](auto& key, const auto& work) { time(forward_s[key], work); },
-        [&](auto& key, const auto& work) { time(backward_s[key], work); });
+    for (const PilotRange& range : ranges) {
+      for (int vn = 0; vn < kPilotSizes[size]; ++vn) {
+        pass_through(
+            range, [&](auto& key, const auto& work) { time(forward_s[key], work); },
+            [&](auto& key, const auto& work) { time(backward_s[key], work); });
+      }
+    }
   });
   queue.enqueue([&] { end = Clock::now(); });
   queue.record().wait();
@@ -137,15 +132,16 @@ void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerS
   }
 }
 
-/// Passes on all these devices at once, with one op per layer and direction. The layers are those
-/// of one device each. Returns the mean seconds of a pass.
-double passes_in_ops(const std::vector<PilotLayers>& layers, const std::vector<Device*>& devices) {
+/// Passes on all these devices at once, with ops of one layer. The ranges are those of one device
+/// each. Returns the mean seconds of a pass.
+double passes_in_ops(const std::vector<std::vector<PilotRange>>& ranges,
+                     const std::vector<Device*>& devices) {
   std::vector<std::pair<Clock::time_point, Clock::time_point>> times(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
     Queue& queue = devices[d]->compute();
     queue.enqueue([&times, d] { times[d].first = Clock::now(); });
     const auto enqueue = [&](const std::string&, const auto& work) { queue.enqueue(work); };
-    pass_through(layers[d], enqueue, enqueue);
+    for (const PilotRange& range : ranges[d]) pass_through(range, enqueue, enqueue);
     queue.enqueue([&times, d] { times[d].second = Clock::now(); });
   }
   for (Device* device : devices) device->compute().record().wait();
@@ -154,25 +150,27 @@ double passes_in_ops(const std::vector<PilotLayers>& layers, const std::vector<D
   return sum.count() / static_cast<double>(devices.size());
 }
 
+double alike(const PilotLayer& layer) { return static_cast<double>(layer.numbers().size()); }
+
 }  // namespace
 
 std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, Device* device) {
+  const auto ranges = ranges_of(layers, device);
   std::map<std::string, LayerProfile> profiles;
   for (const auto& [key, layer] : layers) {
-    run_on(device, [&] {
-      layer->forward();
-      layer->backward();
-      profiles[key] = measure_peaks(*layer);
-    });
+    run_on(device, [&] { profiles[key] = measure_peaks(*layer); });
   }
-  const auto ranges = ranges_of(layers, profiles);
   std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
   const auto pass = [&] {
-    const PassSeconds seconds = time_ranges(ranges, device);
+    std::map<std::string, double> forward, backward;
+    for (const PilotRange& range : ranges) {
+      pass_through(
+          range, [&](auto& key, const auto& work) { forward[key] += seconds_on(device, work); },
+          [&](auto& key, const auto& work) { backward[key] += seconds_on(device, work); });
+    }
     for (const auto& [key, layer] : layers) {
-      const auto alike = static_cast<double>(layer->numbers().size());
-      forward_s[key].push_back(seconds.forward.at(key) / alike);
-      backward_s[key].push_back(seconds.backward.at(key) / alike);
+      forward_s[key].push_back(forward[key] / alike(*layer));
+      backward_s[key].push_back(backward[key] / alike(*layer));
       merge_s[key].push_back(seconds_on(device, [&] { layer->merge(); }));
     }
   };
@@ -187,14 +185,19 @@ std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, De
 
 KindTimes time_layers(const PilotLayers& layers,
                       const std::map<std::string, std::shared_ptr<Device>>& kinds) {
+  const auto ranges = ranges_of(layers, nullptr);
   std::map<KindTimes::key_type, std::vector<Seconds>> forward_s, backward_s;
   const auto turn = [&](const std::string& kind, Queue& queue) {
     LayerSeconds forward, backward;
     for (std::size_t size = 0; size < kPilotSizes.size(); ++size) {
-      time_pass(layers, queue, size, forward, backward);
+      time_pass(ranges, queue, size, forward, backward);
     }
-    for (const auto& [key, seconds] : forward) forward_s[{kind, key}].push_back(seconds);
-    for (const auto& [key, seconds] : backward) backward_s[{kind, key}].push_back(seconds);
+    for (const auto& [key, layer] : layers) {
+      for (double& seconds : forward[key]) seconds /= alike(*layer);
+      for (double& seconds : backward[key]) seconds /= alike(*layer);
+      forward_s[{kind, key}].push_back(forward[key]);
+      backward_s[{kind, key}].push_back(backward[key]);
+    }
   };
   const auto pass = [&] {
     for (const auto& [kind, device] : kinds) turn(kind, device->compute());
@@ -209,8 +212,17 @@ KindTimes time_layers(const PilotLayers& layers,
 }
 
 double time_op_start(const std::vector<PilotLayers>& layers, const std::vector<Device*>& devices) {
-  const auto run = [](const std::string&, const auto& work) { work(); };
-  const auto pass = [&] { pass_through(layers[0], run, run); };
+  std::vector<std::vector<PilotRange>> ranges;
+  for (const PilotLayers& of_device : layers) ranges.push_back(ranges_of(of_device, nullptr));
+  std::size_t ops = 0;
+  const auto run = [&](const std::string&, const auto& work) {
+    work();
+    ++ops;
+  };
+  const auto pass = [&] {
+    ops = 0;
+    for (const PilotRange& range : ranges[0]) pass_through(range, run, run);
+  };
   const OneTorchThread one_thread;
   std::vector<double> whole_s, in_ops_s;
   const auto round = [&] {
@@ -219,10 +231,9 @@ double time_op_start(const std::vector<PilotLayers>& layers, const std::vector<D
     const auto begin = thread_cpu_time();
     pass();
     whole_s.push_back((thread_cpu_time() - begin).count());
-    in_ops_s.push_back(passes_in_ops(layers, devices));
+    in_ops_s.push_back(passes_in_ops(ranges, devices));
   };
-  const std::size_t ops = 2 * layers[0].size();
-  repeat_measurement(round, 2 * ops * kPerPart);
+  repeat_measurement(round, 4 * layers[0].size() * kPerPart);
   const double besides_s = expected(in_ops_s) - devices[0]->slowdown() * expected(whole_s);
   return std::max(1e-9, besides_s / static_cast<double>(ops));  // the cache keeps no zeros
 }

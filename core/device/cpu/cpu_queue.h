@@ -52,8 +52,8 @@ class CpuQueue final : public Queue {
   /// and the copy was `asked` for, so oversleeping does not delay the next copy.
   void copy_slowly(Link& link, void* to, const void* from, std::size_t bytes,
                    Clock::time_point asked);
-  /// Works, then sleeps until the work has taken `slowdown` times its CPU time; while it waits for
-  /// a core, it need not sleep. The next sleep compensates for oversleeping.
+  /// Works, then sleeps until the work has taken `slowdown` times its CPU time. Time in which the
+  /// work waits, above all for a core, counts. The next sleep compensates for oversleeping.
   void work_slowly(const std::function<void()>& work);
   void sleep_until(Clock::time_point time);
   /// The next item, or an empty one once the queue ends.

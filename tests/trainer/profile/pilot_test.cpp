@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,6 +87,38 @@ TEST(Pilot, MeasuresLayersWithoutGradientsOfInputsApart) {
   const auto [first_now, second_now] = peaks();
   EXPECT_LT(first_now, second_now);
   EXPECT_EQ(second_now, second);
+}
+
+/// Admits one graph at a time.
+class LeasedLayer final : public Layer {
+ public:
+  explicit LeasedLayer(std::unique_ptr<Layer> layer) : layer_(std::move(layer)) {}
+  LayerResult forward(std::span<const at::Tensor> inputs, std::span<const at::Tensor> params,
+                      const LayerContext& context) const override {
+    auto lease = std::make_shared<std::unique_lock<std::mutex>>(mutex_, std::try_to_lock);
+    if (!lease->owns_lock()) throw Error("a second graph");
+    LayerResult result = layer_->forward(inputs, params, context);
+    result.lease = std::move(lease);
+    return result;
+  }
+
+ private:
+  const std::unique_ptr<Layer> layer_;
+  mutable std::mutex mutex_;
+};
+
+TEST(Pilot, MakesOneGraphAtATimeOfALayerWithALease) {
+  const auto model = make_gpt(tiny_gpt(), 2);
+  ASSERT_EQ(model->spec.layers[1].kind, model->spec.layers[3].kind);
+  const Profile expected = Pilot().measure(*model);
+  for (std::size_t l : {1u, 3u}) {
+    model->spec.layers[l].keeps_graph = false;
+    model->layers[l] = std::make_unique<LeasedLayer>(std::move(model->layers[l]));
+  }
+  const Profile measured = Pilot().measure(*model);
+  EXPECT_EQ(measured.layers[1].backward_peak, expected.layers[1].backward_peak);
+  model->spec.layers[1].keeps_graph = true;
+  EXPECT_THROW(Pilot().measure(*model), Error) << "the control";
 }
 
 /// As on a GPU, which has no memory for it but its own.
