@@ -45,6 +45,7 @@ void StrategyConfig::validate() const {
   };
   require("chunk", chunk);
   require("window", window);
+  require("num_layers", num_layers);
 }
 
 }  // namespace spillway

@@ -8,72 +8,19 @@ Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the
 import itertools
 import os
 import pathlib
-import random
 import statistics
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import drawn  # noqa: E402
 from gpt_strategies import (  # noqa: E402
     LARGE, SMALL, WIDE, by_hand, config_of, placed, slow_device)
 import pictures  # noqa: E402
 import ranks  # noqa: E402
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
-
-
-def layers_of(model):
-    blocks = [f"h.{block}.{part}" for block in range(model["num_hidden_layers"])
-              for part in ("ln_1", "attn", "ln_2", "mlp")]
-    return ["embed", *blocks, "ln_f", "head"]
-
-
-def drawn_strategy(draw, model):
-    layers, place = layers_of(model), []
-    tracks = draw.randint(1, 4)
-    while layers:
-        taken = draw.randint(1, len(layers))
-        pieces = draw.randint(1, 4)
-        entries = pieces * draw.randint(1, 3)
-        place.append({"layers": layers[:taken], "pieces": pieces, "set": draw.choice([0, 0, 0, 1]),
-                      "tracks": [draw.randrange(tracks) for _ in range(entries)]})
-        layers = layers[taken:]
-    return {"place": place, "order": {"first": draw.choice(["forward", "backward"]),
-                                      "chunk": draw.randint(0, 3), "window": draw.randint(0, 4),
-                                      "graphs": draw.choice(["keep", "keep", "recompute"])}}
-
-
-def drawn_table(program, text, number):
-    """Whether every drawn strategy has the bits of one device, and the control has others."""
-    config = config_of(SMALL, text, [{"kind": "cpu", "memory": "64MiB"}], steps=5)
-    alone = spillway_run.train(program, config)
-    other = spillway_run.train(program, config_of(SMALL, text, config["devices"], steps=5,
-                                                  reduction_groups=1))
-    equal = lost = tight = kept = 0
-    for seed in range(1, number + 1):
-        draw = random.Random(seed)
-        strategy = drawn_strategy(draw, SMALL)
-        least = placed(config, strategy, lambda c: spillway_run.plan(program, c))
-        memory = least[0]["smallest_budget_bytes"] * draw.randint(100, 200) // 100
-        devices = [{"kind": "cpu", "memory": memory} for _ in range(draw.randint(1, 4))]
-        if len(devices) > 1 and seed % 3 == 0:
-            devices[-1]["imitate"] = {"fault": {"kind": "fail", "after_ops": draw.randint(1, 100)}}
-        run = placed({**config, "devices": devices}, strategy,
-                     lambda c: spillway_run.train(program, c))
-        is_equal = spillway_run.hash_of(run) == spillway_run.hash_of(alone)
-        equal += is_equal
-        lost += any(event["event"] == "lost" for event in run.events)
-        tight += sum(device["evictions"]["actual"] for device in run.plan["devices"]) > 0
-        kept += sum(device["kept_graphs"]["actual"] for device in run.plan["devices"]) > 0
-        if not is_equal:
-            print(f"seed {seed}: other bits", file=sys.stderr)
-    tables.print_head(["drawn strategies", "with the bits of one device", "of these evicted copies",
-                       "kept graphs", "lost a device", "control: one reduction group"])
-    differs = spillway_run.hash_of(other) != spillway_run.hash_of(alone)
-    tables.print_row([str(number), str(equal), str(tight), str(kept), str(lost),
-                      "other bits" if differs else "THE SAME BITS"])
-    return equal == number and differs
 
 
 def time_table(program, text, model, devices, slowdown, rounds, steps, proposals, folder):
@@ -175,7 +122,8 @@ def main():
     program = os.path.abspath(arguments.bin) + "/spillway"
     text = os.path.abspath(arguments.text)
     print("## Bits\n")
-    right = drawn_table(program, text, 3 if arguments.brief else arguments.drawn)
+    digits = arguments.digits and os.path.abspath(arguments.digits)
+    right = drawn.print_bits(program, text, digits, 6 if arguments.brief else arguments.drawn)
     print("\n## Time\n")
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)

@@ -48,6 +48,9 @@ struct StrategyConfig {
   int chunk = 1;   ///< virtual nodes that a track takes through its layers at a time; 0: all
   int window = 0;  ///< the most virtual nodes that a track may have begun and not finished; 0: any
   GraphChoice graphs = GraphChoice::keep;  ///< see GraphChoice
+  /// Layers of the model that it is for, pieces included; a trial with another model is refused. 0:
+  /// any model.
+  int num_layers = 0;
 
   /// The highest number of a track, plus 1.
   int num_tracks() const;

@@ -16,7 +16,7 @@
 namespace spillway {
 namespace {
 
-constexpr IntRange kVersion{1, 1}, kNumber{0, 1 << 16};
+constexpr IntRange kVersion{1, 1}, kNumber{0, 1 << 16}, kMany{0, 1 << 30};
 
 void read_placement(LayerPlacement& placement, YamlReader& v) {
   v.require_key("layers", "name layers, such as h.*, or \"*\" for all");
@@ -28,6 +28,7 @@ void read_placement(LayerPlacement& placement, YamlReader& v) {
 }
 
 void read_keys(StrategyConfig& strategy, YamlReader& v) {
+  v.field("num_layers", strategy.num_layers, kMany);
   v.section("order", [&](YamlReader& order) {
     order.field("first", strategy.first, kAny);
     order.field("chunk", strategy.chunk, kNumber);
@@ -84,8 +85,12 @@ std::string text_of(const Value& value) {
 
 /// The keys of a strategy; each line begins with `indent`.
 std::string text_of(const StrategyConfig& strategy, const std::string& indent) {
-  std::string text = fmt::format("{}order: {{first: {}, chunk: {}, window: {}", indent,
-                                 to_string(strategy.first), strategy.chunk, strategy.window);
+  std::string text;
+  if (strategy.num_layers > 0) {
+    text = fmt::format("{}num_layers: {}\n", indent, strategy.num_layers);
+  }
+  text += fmt::format("{}order: {{first: {}, chunk: {}, window: {}", indent,
+                      to_string(strategy.first), strategy.chunk, strategy.window);
   if (strategy.graphs != GraphChoice::keep) {
     text += fmt::format(", graphs: {}", to_string(strategy.graphs));
   }

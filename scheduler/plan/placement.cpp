@@ -92,6 +92,14 @@ class Places {
   std::vector<std::size_t> numbers_;  // by layer
 };
 
+void require_number_of_layers(const ModelSpec& model, int number) {
+  if (number == 0 || at(number) == model.layers.size()) return;
+  throw ConfigError("train.strategy.num_layers", 0,
+                    fmt::format("is {}, but the model has {} layers and pieces: the strategy is "
+                                "for another model; search again (spillway plan --search)",
+                                number, model.layers.size()));
+}
+
 void require_layers(const ModelSpec& model, const std::string& pattern, std::size_t number) {
   const auto is_match = [&](const LayerSpec& layer) { return matches(pattern, layer); };
   if (std::ranges::any_of(model.layers, is_match)) return;
@@ -133,6 +141,7 @@ std::string whole_name(const LayerSpec& layer) {
 
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
   config.validate();
+  require_number_of_layers(model, config.num_layers);
   std::vector<const LayerPlacement*> by_layer(model.layers.size());
   for (std::size_t i = 0; i < config.place.size(); ++i) {
     const LayerPlacement& placement = config.place[i];

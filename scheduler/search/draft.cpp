@@ -102,6 +102,7 @@ StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& laye
     while (end < layers.size() && is_like(end)) ++end;
     config.place.push_back({patterns(layers, begin, end), grid.tracks, grid.pieces, sets[begin]});
   }
+  for (const WholeLayer& layer : layers) config.num_layers += layer.num_layers;
   return config;
 }
 

@@ -68,6 +68,8 @@ class StrategyTest(unittest.TestCase):
         refused = subprocess.run(self.search(file), capture_output=True, text=True, check=False)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("--search: is " + str(file) + ", which exists", refused.stderr)
+        self.assert_refused("the strategy is for another model", DEVICES, *found["overrides"],
+                            "model.num_hidden_layers=5")
 
     def test_searches_for_a_trial_that_fits_several_devices_only(self):
         run = self.run_of("tight")

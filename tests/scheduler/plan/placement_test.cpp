@@ -134,6 +134,10 @@ TEST(Placement, RefusesWhatItCannotPlace) {
             "train.strategy.place[0].tracks: has -1, must be from 0 to 1023");
   EXPECT_EQ(problem_of({{{{}, {0}}}}),
             "train.strategy.place[0].layers: is empty; name layers, such as h.*, or * for all");
+  EXPECT_EQ(problem_of({.place = {{{"*"}, {0}}}, .num_layers = 4}),
+            "train.strategy.num_layers: is 4, but the model has 3 layers and pieces: the strategy "
+            "is for another model; search again (spillway plan --search)");
+  EXPECT_EQ(problem_of({.place = {{{"*"}, {0}}}, .num_layers = 3}), "");
   EXPECT_EQ(problem_of({.chunk = -1}), "train.strategy.chunk: is -1, must be 0 or more");
 }
 
