@@ -2,6 +2,7 @@
 Needs Linux, root, and the programs `ip` and `tc`."""
 
 import contextlib
+import itertools
 import os
 import pathlib
 import shutil
@@ -18,8 +19,10 @@ def is_possible():
 class Network:
     """Hosts 0, 1, ... at a switch. Their cards send and receive at most `bytes_per_s`."""
 
+    _numbers = itertools.count()  # the cards of a deleted network stay for a moment
+
     def __init__(self, size, bytes_per_s):
-        self._name, self._size = f"spw{os.getpid()}", size
+        self._name, self._size = f"sw{os.getpid() % 100000}x{next(self._numbers)}", size
         _run("ip", "link", "add", self._name, "type", "bridge")
         _run("ip", "link", "set", self._name, "up")
         for number in range(size):
