@@ -22,7 +22,7 @@ DEVICES = 10  # of a host
 SAMPLES = 4  # of a virtual node
 GBIT = 125 * MB  # bytes a second
 STEPS = 1000  # of the plans
-SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # so four hosts share two cores
+SLOW = {"memory": "1GiB", "imitate": {"slowdown": 8}}  # four leave two cores idle at times
 
 
 def gpt(arguments, batch, virtual_nodes, groups, devices, steps):

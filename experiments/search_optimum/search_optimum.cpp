@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -149,12 +150,11 @@ void print_case(const std::string& name, std::unique_ptr<Model> model, int devic
   const double least_s = all.least_s();
   std::vector<double> ratios;
   int found = 0;
-  double known_s = 0;
+  double known_s = std::numeric_limits<double>::infinity();
   for (std::uint64_t seed = 1; seed <= (brief ? 2 : kSeeds); ++seed) {
     const SearchResult result = problem.search(seed, brief ? 100 : kProposals);
     ratios.push_back(result.best.cost->step_s / least_s);
     found += ratios.back() < 1 + 1e-9 ? 1 : 0;
-    known_s = result.known.front().cost->step_s;
     for (const PricedStrategy& known : result.known) {
       if (known.cost) known_s = std::min(known_s, known.cost->step_s);
     }

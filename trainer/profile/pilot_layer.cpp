@@ -53,7 +53,7 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
   do {
     add_weights();
   } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
-  // A layer with a lease has one graph at a time.
+  // A layer whose graphs have a lease has one at a time.
   numbers_.assign(alike.begin(), alike.begin() + (spec.keeps_graph ? std::ssize(weights_) : 1));
   for (int e : spec.inputs) add_input(e, model.spec.edges[at(e)], spec);
   for (int e : spec.outputs) add_output(e, model.spec.edges[at(e)]);

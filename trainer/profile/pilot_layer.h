@@ -34,7 +34,8 @@ class PilotLayer {
   /// Adds the sums of a reduction group to those of another.
   void merge();
 
-  /// The layers alike whose graphs may be there at once: not all if weights take much memory.
+  /// Those of the layers alike that may have graphs at once: as many as it has weights for, or one
+  /// if graphs have a lease.
   const std::vector<int>& numbers() const { return numbers_; }
   ActivationMeter& meter() {
     return device_ ? device_->activations() : counter_;
