@@ -37,7 +37,10 @@ ROOMS = {
     "scheduler/search": "core/base core/spec scheduler/plan scheduler/engine scheduler/simulation",
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
-    "models/exported": "core/base core/spec core/os core/safetensors models/base models/data",
+    "models/graphs": "core/base core/spec core/safetensors models/base models/data",
+    "models/pieces": "core/base core/spec models/graphs",
+    "models/exported": "core/base core/spec core/os core/safetensors models/base models/data "
+                       "models/graphs models/pieces",
     "models/text": "core/base core/spec models/base",
     "models/pictures": "core/base core/spec models/base",
     "models/families": "core/base core/spec models/base models/data models/pictures models/text",
@@ -70,7 +73,7 @@ ROOMS = {
                        "trainer/runtime trainer/torch trainer/compute trainer/profile "
                        "trainer/hosts trainer/planning trainer/trial",
     "runs/text": "",
-    "runs/config": "core/base core/device scheduler/elastic models/exported models/families "
+    "runs/config": "core/base core/device scheduler/elastic models/pieces models/exported models/families "
                    "trainer/config "
                    "runs/text",
     "runs/log": "core/base core/os trainer/config trainer/storage trainer/compute trainer/session "
@@ -102,6 +105,7 @@ PUBLIC = {
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
     "models/exported": "adapter exported",
+    "models/pieces": "torch_pieces",
     "models/families": "builtin gpt_config mlp_config",
     "models/modules": "graph sequential",
     "models/pictures": "cnn_config resnet_config",
@@ -114,8 +118,8 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
                   for room, names in PUBLIC.items() for name in names.split()}
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
-WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/modules",
-              "models/pictures", "models/text", "trainer/torch", "trainer/c10d", "trainer/hosts", "trainer/compute", "trainer/profile", "trainer/planning",
+WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/graphs", "models/modules",
+              "models/pictures", "models/pieces", "models/text", "trainer/torch", "trainer/c10d", "trainer/hosts", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 WITH_CUDA = ("core/device/cuda/", "core/peers/nccl/", "trainer/torch/cuda/")

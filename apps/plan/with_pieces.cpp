@@ -30,6 +30,19 @@ static std::vector<std::vector<std::string>> ways_of_rnn(const RnnConfig& now,
   return ways;
 }
 
+/// What pieces of transformers share, or all linear layers.
+static std::vector<std::vector<std::string>> ways_of_torch(std::int64_t pieces) {
+  const auto all = [&](std::int64_t blocks, std::int64_t linear) {
+    return std::vector<std::string>{fmt::format("model.pieces.attention={}", blocks),
+                                    fmt::format("model.pieces.mlp={}", blocks),
+                                    fmt::format("model.pieces.vocabulary={}", blocks),
+                                    fmt::format("model.pieces.linear={}", linear)};
+  };
+  std::vector<std::vector<std::string>> ways{all(pieces, 1)};
+  if (pieces > 1) ways.push_back(all(1, pieces));
+  return ways;
+}
+
 std::vector<std::vector<std::string>> with_pieces(const RunConfig& config, std::int64_t pieces) {
   const auto divided = [&](const char* layer, std::int64_t size) {
     return fmt::format("model.pieces.{}={}", layer, std::min(size, pieces));
@@ -45,6 +58,8 @@ std::vector<std::vector<std::string>> with_pieces(const RunConfig& config, std::
       return ways_of_cnn(config.cnn.pieces, divided("channels", pieces), pieces);
     case ModelFamily::rnn:
       return ways_of_rnn(config.rnn, divided("vocabulary", config.rnn.vocab_size), pieces);
+    case ModelFamily::torch:
+      return ways_of_torch(pieces);
     default:
       return {};
   }

@@ -20,6 +20,7 @@ STEPS = 6
 TRAIN = {"batch_size": SAMPLES, "max_steps": STEPS, "learning_rate": 1e-3, "weight_decay": 0.0,
          "max_grad_norm": 0.0, "lr_scheduler_type": "constant"}
 AMPLE = "256MiB"
+PIECES = ("attention", "mlp", "vocabulary", "linear")
 on_gpu = False  # True: all devices are parts of the first GPU
 
 
@@ -35,11 +36,15 @@ class Row:
     largest_difference: float = float("nan")  # of a loss from PyTorch's
     control_difference: float = float("nan")  # with a learning rate that is 1 % larger
     equal_logits: bool = False  # of transformers, with the trained weights
+    pieces: tuple[str, ...] = ()  # which kinds of its layers can be divided in two
+    equal_pieces: bool = True  # their bits at the smallest budget and over two devices
+    pieces_difference: float = 0.0  # largest of a loss from the undivided model's
 
     @property
     def holds(self) -> bool:
         """Whether the architecture does what it should."""
         return (self.equal_bits and self.control_differs and self.equal_logits
+                and self.equal_pieces and self.pieces_difference < self.control_difference
                 and self.largest_difference < min(1e-4, self.control_difference))
 
 
@@ -51,6 +56,7 @@ def measure(architecture: Architecture) -> Row:
         folder = Path(name)
         _compare_bits(architecture, folder, row)
         _compare_with_pytorch(architecture, folder, row)
+        _compare_pieces(architecture, folder, row)
     return row
 
 
@@ -124,6 +130,32 @@ def _compare_with_pytorch(architecture: Architecture, folder: Path, row: Row) ->
     with torch.no_grad():
         inputs = _inputs(architecture)
         row.equal_logits = torch.equal(loaded(**inputs).logits, expected(**inputs).logits)
+
+
+def _compare_pieces(architecture: Architecture, folder: Path, row: Row) -> None:
+    """Without dropout: inside of pieces it drops other elements."""
+    model = export(architecture, without_dropout(architecture.make()), folder, nodes=2)
+    data = _data(architecture, model)
+    whole = _trained(model, data, AMPLE)[0]
+    for kind in PIECES:
+        try:
+            divided = model.divided(**{kind: 2})
+        except sp.ConfigError:  # it has no such layers, or they are not recognised
+            continue
+        alone, smallest = _trained(divided, data, AMPLE)
+        tight, _ = _trained(divided, data, smallest, devices=2)
+        row.pieces += (kind,)
+        row.equal_pieces &= alone.state == "done" and tight.weights_xxh3 == alone.weights_xxh3
+        row.pieces_difference = max(row.pieces_difference, _largest(alone.losses, whole.losses))
+
+
+def _trained(model: sp.ExportedModel, data: sp.Data, memory: str | int, devices: int = 1
+             ) -> tuple[sp.TrialResult, int]:
+    """The result, and the smallest budget."""
+    with sp.Session([_device(memory)] * devices) as session:
+        trial = session.submit(model, data, data_parallel=devices, **TRAIN)
+        smallest = session.plan(trial).smallest_budget_bytes
+    return session.result(trial), smallest
 
 
 def without_dropout(module: nn.Module) -> nn.Module:

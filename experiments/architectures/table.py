@@ -24,8 +24,9 @@ def main() -> None:
     chosen = [each for each in ARCHITECTURES if not given.names or each.name in given.names]
     print(f"transformers {transformers.__version__}\n")
     print("| architecture | layers | shards | equal bits | other nodes differ | largest difference "
-          "of a loss | control | logits equal |")
-    print("|---|---|---|---|---|---|---|---|")
+          "of a loss | control | logits equal | in pieces | bits of pieces equal | difference of "
+          "their losses |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     failed = []
     for architecture in chosen:
         row = matrix.measure(architecture)
@@ -33,7 +34,9 @@ def main() -> None:
             failed.append(row.name)
         print(f"| {row.name} | {row.layers} | {row.shards} | {word(row.equal_bits)} | "
               f"{word(row.control_differs)} | {row.largest_difference:.1e} | "
-              f"{row.control_difference:.1e} | {word(row.equal_logits)} |", flush=True)
+              f"{row.control_difference:.1e} | {word(row.equal_logits)} | "
+              f"{', '.join(row.pieces)} | {word(row.equal_pieces)} | "
+              f"{row.pieces_difference:.1e} |", flush=True)
     print(f"\n{len(chosen) - len(failed)} of {len(chosen)} architectures hold.")
     if failed:
         sys.exit(f"these do not: {', '.join(failed)}")

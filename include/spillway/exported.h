@@ -8,6 +8,7 @@
 
 #include "spillway/model_factory.h"
 #include "spillway/spec.h"
+#include "spillway/torch_pieces.h"
 
 /// Models that PyTorch has exported into a file of operators and weights, see docs/formats.md.
 namespace spillway {
@@ -50,9 +51,14 @@ ExportedInfo exported_info(const std::filesystem::path& file);
 /// Put ExportedInfo::xxh3 into TrialConfig::contract, so that a trial does not resume with other
 /// weights.
 ///
+/// `pieces` divides layers, also those that are larger than a device. The number of pieces changes
+/// the order of additions and, where dropout is inside an attention or MLP, which elements are
+/// dropped; so put it into the contract, too. ConfigError (`model.pieces.attention`, ...) if no
+/// layer can be divided so.
+///
 /// If the environment variable SPILLWAY_CHECK_GRAPHS is 1, each operator is followed by a check
 /// that it has changed no input, parameter or constant of its layer. This is slow.
-ModelFactory exported_factory(const std::filesystem::path& file);
+ModelFactory exported_factory(const std::filesystem::path& file, const TorchPieces& pieces = {});
 
 /// Samples for such a model from a safetensors file: a tensor [N, shape...] for each input, by its
 /// name, or one tensor `rows` [N, row_elements]. The values of float32 rows may be F32, those of

@@ -15,7 +15,7 @@
 #include "models/base/model_checks.h"
 #include "models/exported/adapter_fields.h"
 #include "models/exported/graph_adapter.h"
-#include "models/exported/graph_json.h"
+#include "models/graphs/graph_node.h"
 
 namespace spillway {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "models/exported/exported_spec.h"
+#include "models/graphs/exported_spec.h"
 #include "spillway/adapter.h"
 
 namespace spillway {

@@ -1,8 +1,10 @@
 #include "models/exported/exported_layer.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/stack.h>
 #include <fmt/format.h>
@@ -13,7 +15,7 @@
 
 #include "models/base/compute_type.h"
 #include "models/base/cross_entropy.h"
-#include "models/exported/graph_program.h"
+#include "models/graphs/graph_program.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -184,6 +186,39 @@ class ExportedLossRun final : public Layer {
   std::vector<GraphInput> inputs_;
 };
 
+/// The cross entropy of classes that pieces share. Source: Shoeybi et al., "Megatron-LM", 2019,
+/// section 3.
+class DividedLossRun final : public Layer {
+ public:
+  DividedLossRun(const ExportedSpec& spec, std::vector<GraphInput> inputs)
+      : ignore_index_(spec.loss.ignore_index),
+        has_accuracy_(spec.has_accuracy),
+        inputs_(std::move(inputs)) {}
+
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
+    std::vector<at::Tensor> taken = take(inputs_, inputs);
+    const at::Tensor classes = taken.back().reshape({-1});
+    taken.pop_back();
+    const at::Tensor pieces = at::stack(taken);  // [pieces, N, columns]
+    const at::Tensor counts = classes.ne(ignore_index_);
+    const at::Tensor sums = at::logsumexp(pieces.select(2, 0), 0);
+    const at::Tensor losses = (sums - pieces.select(2, 1).sum(0)) * counts;
+    LayerResult result{.output = losses.sum(),
+                       .weight = static_cast<double>(counts.sum().item<std::int64_t>())};
+    if (context.training || !has_accuracy_) return result;
+    const at::Tensor best = at::argmax(pieces.select(2, 2), 0, /*keepdim=*/true);
+    const at::Tensor guessed = pieces.select(2, 3).gather(0, best).squeeze(0).to(at::kLong);
+    const at::Tensor right = guessed.eq(classes).logical_and(counts);
+    result.metrics = at::stack({right.sum(), counts.sum()}).to(at::kDouble);
+    return result;
+  }
+
+ private:
+  std::int64_t ignore_index_;
+  bool has_accuracy_;
+  std::vector<GraphInput> inputs_;
+};
+
 /// A loss that a graph computes: the mean over the virtual node.
 class ExportedGraphLossRun final : public Layer {
  public:
@@ -232,6 +267,8 @@ std::unique_ptr<Layer> make_exported_loss(const ExportedSpec& spec, std::vector<
                                           std::vector<at::Tensor> constants) {
   if (spec.loss.kind == ExportedLoss::Kind::graph)
     return std::make_unique<ExportedGraphLossRun>(spec, std::move(inputs), std::move(constants));
+  if (spec.loss.kind == ExportedLoss::Kind::divided)
+    return std::make_unique<DividedLossRun>(spec, std::move(inputs));
   return std::make_unique<ExportedLossRun>(spec, std::move(inputs));
 }
 

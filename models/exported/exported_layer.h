@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/exported/exported_spec.h"
+#include "models/graphs/exported_spec.h"
 #include "spillway/model.h"
 
 namespace spillway {

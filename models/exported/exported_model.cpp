@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "core/base/bfloat16.h"
 #include "core/base/xxh3.h"
 #include "models/exported/adapter.h"
 #include "models/exported/exported_layer.h"
-#include "models/exported/graph_file.h"
+#include "models/graphs/graph_file.h"
+#include "models/pieces/divide.h"
 #include "spillway/error.h"
 #include "spillway/exported.h"
 #include "spillway/loss.h"
@@ -44,14 +47,24 @@ bool is_frozen(const ExportedParam& param) {
 
 /// What all models of a factory share.
 struct Loaded {
-  explicit Loaded(const std::filesystem::path& path, const LoraConfig* adapter = nullptr)
+  explicit Loaded(const std::filesystem::path& path, const TorchPieces& pieces,
+                  const LoraConfig* adapter = nullptr)
       : file(path), spec(file.spec()) {
     if (adapter != nullptr) add_adapter(spec, *adapter);
+    divide(spec, pieces);
     for (const TensorEntry& entry : spec.constants) constants.push_back(read_tensor(file, entry));
     for (const ExportedParam& param : spec.params) {
-      contents.push_back(is_frozen(param) ? param.tensor.dtype + " " + file.xxh3(param.tensor)
-                                          : "");
+      contents.push_back(is_frozen(param) ? content_of(param) : "");
     }
+  }
+
+  std::string content_of(const ExportedParam& param) const {
+    std::string content = param.tensor.dtype + " " + file.xxh3(param.tensor);
+    if (const auto& part = param.part) {
+      content += fmt::format(" {}/{} of dimension {} in {}", part->piece, part->pieces, part->dim,
+                             part->blocks);
+    }
+    return content;
   }
 
   std::vector<at::Tensor> constants_at(const std::vector<int>& numbers) const {
@@ -79,24 +92,60 @@ void write_uniform(double limit, std::span<float> values, std::uint64_t seed, st
   }
 }
 
-/// Writes a parameter's initial value as f32 or i64, piece by piece.
-void write_initial(const GraphFile& file, const TensorEntry& entry, std::byte* to) {
-  if (entry.dtype != "BF16") return file.tensors().read(entry, 0, {to, entry.bytes()});
+/// Writes elements [begin, end) of a tensor as f32 or i64, block by block. Returns where they end.
+std::byte* write_elements(const GraphFile& file, const TensorEntry& entry, Bytes begin, Bytes end,
+                          std::byte* to) {
+  const Bytes size = element_bytes(entry.dtype);
+  if (entry.dtype != "BF16") {
+    file.tensors().read(entry, begin * size, {to, (end - begin) * size});
+    return to + (end - begin) * size;
+  }
   std::vector<BFloat16> block(16384);
   auto* values = reinterpret_cast<float*>(to);
-  for (Bytes at = 0; at < entry.bytes();) {
-    const auto part = std::span(block).first(
-        std::min<Bytes>(block.size(), (entry.bytes() - at) / sizeof(BFloat16)));
-    file.tensors().read(entry, at, std::as_writable_bytes(part));
+  while (begin < end) {
+    const auto part = std::span(block).first(std::min<Bytes>(block.size(), end - begin));
+    file.tensors().read(entry, begin * size, std::as_writable_bytes(part));
     values = std::ranges::transform(part, values, to_float).out;
-    at += part.size_bytes();
+    begin += part.size();
   }
+  return reinterpret_cast<std::byte*>(values);
 }
 
 std::vector<Dim> dims_of(const std::vector<std::int64_t>& shape) {
   std::vector<Dim> dims;
   for (const std::int64_t size : shape) dims.push_back({fmt::format("dim{}", dims.size()), size});
   return dims;
+}
+
+/// What a piece of a layer holds of a tensor.
+StoredSlice slice_of(const ExportedParam& param) {
+  const ExportedPart& part = *param.part;
+  const auto& shape = param.tensor.shape;
+  const std::int64_t size = shape[static_cast<std::size_t>(part.dim)] / part.blocks;
+  return {.name = param.tensor.name,
+          .dims = dims_of(shape),
+          .outer = std::accumulate(shape.begin(), shape.begin() + part.dim, part.blocks,
+                                   std::multiplies<>()),
+          .size = size,
+          .begin = size / part.pieces * part.piece,
+          .end = size / part.pieces * (part.piece + 1)};
+}
+
+/// Writes a parameter's initial value as f32 or i64.
+void write_initial(const GraphFile& file, const ExportedParam& param, std::byte* to) {
+  const TensorEntry& entry = param.tensor;
+  const Bytes elements = entry.bytes() / element_bytes(entry.dtype);
+  if (!param.part) {
+    write_elements(file, entry, 0, elements, to);
+    return;
+  }
+  const StoredSlice slice = slice_of(param);
+  const Bytes block = elements / static_cast<Bytes>(slice.outer);  // [size, inner]
+  const Bytes inner = block / static_cast<Bytes>(slice.size);
+  for (Bytes o = 0; o < static_cast<Bytes>(slice.outer); ++o) {
+    to = write_elements(file, entry, o * block + static_cast<Bytes>(slice.begin) * inner,
+                        o * block + static_cast<Bytes>(slice.end) * inner, to);
+  }
 }
 
 /// XXH3 of everything that decides what a layer computes and costs.
@@ -158,7 +207,7 @@ class Lowering {
  private:
   static void initialize(const Loaded& loaded, std::uint64_t seed, std::uint32_t p, std::byte* to) {
     const ExportedParam& param = loaded.spec.params[p];
-    if (!param.uniform) return write_initial(loaded.file, param.tensor, to);
+    if (!param.uniform) return write_initial(loaded.file, param, to);
     const std::size_t values = param.tensor.bytes() / sizeof(float);
     write_uniform(*param.uniform, {reinterpret_cast<float*>(to), values}, seed, p);
   }
@@ -174,7 +223,7 @@ class Lowering {
     Bytes end = begin;
     for (const Model::Place& place : places) {
       const ExportedParam& param = param_at(place);
-      const bool is_there = !param.uniform &&
+      const bool is_there = !param.uniform && !param.part &&
                             param.tensor.dtype == types[static_cast<std::size_t>(place.param)] &&
                             loaded.file.begin(param.tensor) == begin + place.offset;
       if (!is_there) return nullptr;
@@ -190,13 +239,18 @@ class Lowering {
   }
 
   void add_param(const ExportedParam& param, const std::string& content) {
-    builder_.add_param({.name = param.tensor.name,
-                        .tensor = {type_of(param), dims_of(param.tensor.shape)},
-                        .trainable = param.trainable,
-                        .decay = param.decay,
-                        .statistic = param.statistic,
-                        .keeps_type = type_of(param) == DType::f32,
-                        .content = content});
+    ParamSpec made{.name = param.tensor.name,
+                   .tensor = {type_of(param), dims_of(param.shape())},
+                   .trainable = param.trainable,
+                   .decay = param.decay,
+                   .statistic = param.statistic,
+                   .keeps_type = type_of(param) == DType::f32,
+                   .content = content};
+    if (param.part) {
+      made.name += fmt::format("/{}", param.part->piece);
+      made.stored = slice_of(param);
+    }
+    builder_.add_param(std::move(made));
   }
 
   /// `edges`: those that the layer reads, each once.
@@ -228,12 +282,16 @@ class Lowering {
 
   void add_layer(const ExportedLayer& layer) {
     KindHash hash;
-    LayerSpec made{.name = layer.name, .params = layer.params};
+    LayerSpec made{.name = layer.name,
+                   .params = layer.params,
+                   .piece = layer.piece,
+                   .pieces = layer.pieces,
+                   .draws_as = layer.draws_as};
     auto inputs = inputs_of(layer.inputs, made.inputs, hash);
     for (const int p : layer.params) {
       const auto& param = spec_.params[static_cast<std::size_t>(p)];
-      hash.add(param.tensor.shape, fmt::format("{} {}", static_cast<int>(type_of(param)),
-                                               param.trainable ? "trained" : "fixed"));
+      hash.add(param.shape(), fmt::format("{} {}", static_cast<int>(type_of(param)),
+                                          param.trainable ? "trained" : "fixed"));
     }
     auto constants = loaded_->constants_at(layer.constants);
     for (const at::Tensor& constant : constants) hash.add(constant);
@@ -243,10 +301,15 @@ class Lowering {
     made.kind = hash.kind();
     std::vector<Dim> dims = dims_of(layer.shape);
     if (!dims.empty() && dims[0].size == spec_.batch_size) dims[0].name = "sample";
-    edges_.push_back(builder_.add_layer(
-        std::move(made), make_exported_layer(spec_, layer, std::move(inputs), std::move(constants)),
-        {layer.dtype, std::move(dims)}));
-    builder_.spec().edges.back().differentiable = layer.differentiable;
+    auto run = make_exported_layer(spec_, layer, std::move(inputs), std::move(constants));
+    TensorSpec output{layer.dtype, std::move(dims)};
+    if (layer.makes_term) {
+      edges_.push_back(builder_.add_term(std::move(made), std::move(run),
+                                         {.name = layer.name + ".sum", .tensor = output}));
+    } else {
+      edges_.push_back(builder_.add_layer(std::move(made), std::move(run), output));
+      builder_.spec().edges.back().differentiable = layer.differentiable;
+    }
   }
 
   void add_loss() {
@@ -265,6 +328,7 @@ class Lowering {
     made.kind = hash.kind();
     if (spec_.has_accuracy) builder_.spec().metrics.push_back(accuracy().spec);
     if (spec_.has_perplexity) builder_.spec().metrics.push_back(perplexity().spec);
+    builder_.spec().has_predictions = loss.kind != ExportedLoss::Kind::divided;
     builder_.add_loss(std::move(made),
                       make_exported_loss(spec_, std::move(inputs), std::move(constants)));
   }
@@ -324,12 +388,12 @@ ExportedInfo exported_info(const std::filesystem::path& path) {
   return info;
 }
 
-ModelFactory exported_factory(const std::filesystem::path& path) {
-  return factory_of(std::make_shared<const Loaded>(path));
+ModelFactory exported_factory(const std::filesystem::path& path, const TorchPieces& pieces) {
+  return factory_of(std::make_shared<const Loaded>(path, pieces));
 }
 
 ModelFactory adapted_factory(const std::filesystem::path& path, const LoraConfig& adapter) {
-  return factory_of(std::make_shared<const Loaded>(path, &adapter));
+  return factory_of(std::make_shared<const Loaded>(path, TorchPieces{}, &adapter));
 }
 
 }  // namespace spillway

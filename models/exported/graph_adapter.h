@@ -1,21 +1,11 @@
 #pragma once
 
-#include <optional>
+#include <compare>
 #include <vector>
 
-#include "models/exported/exported_spec.h"
+#include "models/graphs/exported_spec.h"
 
 namespace spillway {
-
-/// A call that multiplies by a matrix, with or without a bias.
-struct LinearCall {
-  std::size_t input = 0;    ///< position of the factor among the arguments
-  int weight = 0;           ///< value of the matrix
-  bool transposed = false;  ///< false: it is [out, in]; true: [in, out]
-};
-
-/// Nothing if the node is no such call.
-std::optional<LinearCall> linear_call(const GraphNode& node);
 
 /// Which adapters a graph of a layer gets, and what they compute.
 struct GraphAdaptation {

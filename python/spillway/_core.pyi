@@ -272,8 +272,8 @@ class Model:
 def model(document: str) -> Model:
     """A built-in model, from the section `model` of a configuration."""
 
-def exported_model(path: str) -> Model:
-    """A model of PyTorch in a file."""
+def exported_model(path: str, *, attention: int = 1, mlp: int = 1, vocabulary: int = 1, linear: int = 1) -> Model:
+    """A model of PyTorch in a file, with its layers in pieces."""
 
 class Data:
     """Samples for training and evaluation."""

@@ -16,19 +16,23 @@ using namespace nb::literals;
 namespace spillway::python {
 namespace {
 
+/// Only the fields of the model.
+std::map<std::string, std::string> contract_of_model(const RunConfig& config) {
+  auto contract = contract_fields(config);
+  std::erase_if(contract, [](const auto& field) { return !field.first.starts_with("model."); });
+  return contract;
+}
+
 PythonModel model_of(const std::string& document) {
   const RunConfig config = read_document(document, &read_model);
-  PythonModel model{model_factory(config), contract_fields(config), {}, {}};
-  std::erase_if(model.contract,
-                [](const auto& field) { return !field.first.starts_with("model."); });
-  return model;
+  return {model_factory(config), contract_of_model(config), {}, {}};
 }
 
 /// The contract is the one of a configuration with this file.
-PythonModel exported_model(const std::string& path) {
-  ExportedInfo info = exported_info(path);
-  std::map<std::string, std::string> contract{{"model.family", "torch"}, {"model.xxh3", info.xxh3}};
-  return {exported_factory(path), std::move(contract), path, std::move(info)};
+PythonModel exported_model(const std::string& path, const TorchPieces& pieces) {
+  RunConfig config{.family = ModelFamily::torch};
+  config.torch = {.path = path, .pieces = pieces, .info = exported_info(path)};
+  return {exported_factory(path, pieces), contract_of_model(config), path, config.torch.info};
 }
 
 PythonData data_of(std::vector<at::Tensor> parts, double eval_fraction,
@@ -49,8 +53,15 @@ void bind_models(nb::module_& module) {
   nb::class_<PythonModel>(module, "Model", "A model to train.");
   module.def("model", &model_of, "document"_a,
              "A built-in model, from the section `model` of a configuration.");
-  module.def("exported_model", &exported_model, "path"_a, nb::call_guard<nb::gil_scoped_release>(),
-             "A model of PyTorch in a file.");
+  module.def(
+      "exported_model",
+      [](const std::string& path, std::int64_t attention, std::int64_t mlp, std::int64_t vocabulary,
+         std::int64_t linear) {
+        return exported_model(path, {attention, mlp, vocabulary, linear});
+      },
+      "path"_a, nb::kw_only(), "attention"_a = 1, "mlp"_a = 1, "vocabulary"_a = 1, "linear"_a = 1,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "A model of PyTorch in a file, with its layers in pieces.");
 
   nb::class_<PythonData>(module, "Data", "Samples for training and evaluation.")
       .def_prop_ro(

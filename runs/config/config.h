@@ -53,6 +53,7 @@ struct DataConfig {
 /// A model in a file of PyTorch's.
 struct TorchConfig {
   std::string path;
+  TorchPieces pieces;
   ExportedInfo info;  ///< of the file; its name is empty until it is read
 };
 

@@ -2,6 +2,7 @@
 
 #include "models/exported/adapter_fields.h"
 #include "models/families/family_fields.h"
+#include "models/pieces/pieces_fields.h"
 #include "runs/config/config.h"
 #include "trainer/config/config_fields.h"
 
@@ -67,6 +68,9 @@ void visit_torch(Config& torch, Visitor& v) {
       "File of the model, as `spillway.from_torch` writes it (`.spw`). It decides the size of a "
       "virtual node, `train.dtype`, the loss and the metrics.",
       InContract::by_content);
+  if (v.shows(torch.pieces != TorchPieces{})) {
+    v.section("pieces", [&](auto& pieces) { visit_torch_pieces(torch.pieces, pieces); });
+  }
 }
 
 template <typename Config, typename Visitor>

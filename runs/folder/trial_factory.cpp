@@ -216,11 +216,16 @@ ModelFactory TrialFactory::model(const RunConfig& config) {
   if (config.family != ModelFamily::torch) return model_factory(config);
   if (config.torch.info.name.empty()) return nullptr;  // a finding
   const auto lora = config.adapter ? std::optional(config.adapter->lora) : std::nullopt;
-  auto& known = model_files_[{config.torch.path, lora}];
+  const TorchPieces& pieces = config.torch.pieces;
+  if (lora && pieces != TorchPieces{}) {
+    throw ConfigError("model.pieces", 0,
+                      "cannot be combined with adapter; remove one of the two sections");
+  }
+  auto& known = model_files_[{config.torch.path, pieces, lora}];
   if (known) return known;
   try {
     const std::filesystem::path file = config.data_root / config.torch.path;
-    return known = lora ? adapted_factory(file, *lora) : exported_factory(file);
+    return known = lora ? adapted_factory(file, *lora) : exported_factory(file, pieces);
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {

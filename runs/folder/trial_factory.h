@@ -45,7 +45,8 @@ class TrialFactory {
   std::map<std::tuple<DataConfig, std::int64_t, std::int64_t, std::string>,
            std::shared_ptr<const DataSplit>>
       opened_;
-  std::map<std::pair<std::string, std::optional<LoraConfig>>, ModelFactory> model_files_;
+  std::map<std::tuple<std::string, TorchPieces, std::optional<LoraConfig>>, ModelFactory>
+      model_files_;
 };
 
 /// Samples of the trial's training data: those of an epoch.

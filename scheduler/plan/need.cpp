@@ -127,14 +127,14 @@ void RangeNeed::grow_workspaces() {
     gradients += goes_on(e) ? gradient_bytes(e) : 0;
   }
   graph_peak_ = std::max(graph_peak_, retained_ + folding_ + costs.graph_peak);
-  backward_peak_ =
-      std::max({backward_peak_, graph_peak_, retained_ + gradients + costs.backward_peak});
-  retained_ += costs.graph_retained;
   for (int e : layer.inputs) {
     const int makers = table_.model.edges[at(e)].makers;
     folding_ -= folding_bytes(makers, e);
     if (makers > 1) retained_ += table_.edge_bytes[at(e)];  // the sum
   }
+  backward_peak_ =
+      std::max({backward_peak_, graph_peak_, retained_ + gradients + costs.backward_peak});
+  retained_ += costs.graph_retained;
 }
 
 void RangeNeed::grow_boundaries() {

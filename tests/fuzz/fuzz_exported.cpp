@@ -1,6 +1,6 @@
 #include "core/safetensors/safetensors.h"
 #include "models/exported/adapter.h"
-#include "models/exported/spec_json.h"
+#include "models/graphs/spec_json.h"
 #include "spillway/error.h"
 #include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/input.h"

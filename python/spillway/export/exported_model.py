@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class ExportedModel:
     row: Row  # what a sample consists of
     layers: tuple[str, ...]  # names, in the order of execution
     state: Mapping[str, str]  # for each key of the module's state_dict, its tensor in the file
+    pieces: Mapping[str, int] = field(default_factory=dict)  # as `divided` takes them
 
     def rows(self, **tensors: torch.Tensor) -> torch.Tensor:
         """Samples [N, elements] of tensors [N, ...], one for each part of a row.
@@ -38,7 +39,19 @@ class ExportedModel:
     @cached_property
     def model(self) -> _core.Model:
         """What a session trains. Raises CorruptData, NewerFormat, IoError and Error."""
-        return _core.exported_model(os.fspath(self.path))
+        return _core.exported_model(os.fspath(self.path), **self.pieces)
+
+    def divided(self, *, attention: int = 1, mlp: int = 1, vocabulary: int = 1,
+                linear: int = 1) -> ExportedModel:
+        """The model with its layers in so many pieces, as `model.pieces` of a configuration.
+
+        A piece is a layer, so a layer that is larger than a device trains in pieces. Their number
+        changes the order of additions. Raises ConfigError if no layer can be divided so.
+        """
+        pieces = {"attention": attention, "mlp": mlp, "vocabulary": vocabulary, "linear": linear}
+        model = replace(self, pieces={kind: number for kind, number in pieces.items() if number != 1})
+        model.model  # checks them
+        return model
 
     def state_dict(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """What the module's `load_state_dict` takes, of a trial's weights by name.

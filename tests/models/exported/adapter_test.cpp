@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "models/exported/graph_file.h"
+#include "models/graphs/graph_file.h"
 #include "spillway/error.h"
 #include "spillway/exported.h"
 #include "tests/support/check/thrown.h"

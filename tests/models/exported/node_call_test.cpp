@@ -1,4 +1,4 @@
-#include "models/exported/node_call.h"
+#include "models/graphs/node_call.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>

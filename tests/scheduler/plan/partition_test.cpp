@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/support/models/divided_model.h"
 #include "tests/support/models/small_model.h"
 #include "tests/support/random/from_environment.h"
 #include "tests/support/random/random_workload.h"
@@ -164,6 +165,24 @@ class EveryCut {
   const std::vector<std::vector<LayerRange>> cuts_;
   std::vector<Bytes> limits_;
 };
+
+/// The layer that reads terms of pieces adds them up, and keeps the sum until its backward ends.
+TEST(RangeNeed, CountsTheSumOfTermsInBackward) {
+  const ModelSpec model = testing::divided_chain(1, 2);
+  const std::size_t reader = 3;  // norm, two pieces, add, loss
+  Profile profile = profile_of(model);
+  const auto workspace = [&] {
+    const NeedTable table(model, profile, JobShape{});
+    return range_need(table, {static_cast<int>(reader), static_cast<int>(reader) + 1})
+        .backward()
+        .workspace;
+  };
+  profile.layers[reader].backward_peak = 1_MiB;
+  const Bytes sum =
+      round_up(model.edges[static_cast<std::size_t>(model.layers[reader].inputs[0])].tensor.bytes(),
+               kAlignment);
+  EXPECT_GE(workspace(), 1_MiB + sum);
+}
 
 TEST(Partition, RunsAWholeModelVnMajor) {
   const ModelSpec model = chain(5);

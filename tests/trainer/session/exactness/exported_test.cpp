@@ -5,10 +5,11 @@
 #include <cstdlib>
 
 #include "spillway/error.h"
+#include "spillway/exported.h"
 #include "spillway/weights.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
-#include "tests/support/models/exported_net.h"
+#include "tests/support/models/exported_transformer.h"
 #include "tests/support/run/plain_training.h"
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
@@ -47,6 +48,19 @@ TEST_F(Exported, HasOtherBitsForOtherVirtualNodes) {
   trial.model = trial_of(larger).model;
   trial.train.virtual_nodes = 2;
   expect_other_bits(train(session_of(1, kAmple), trial).trials[0], four);
+}
+
+TEST_F(Exported, KeepsTheBitsOfItsPieces) {
+  const auto file = folder_.path() / "transformer.spw";
+  exported_transformer({.attention_dropout = 0.25, .residual_dropout = 0.25}).write(file);
+  TrialConfig trial = exported_trial(file);
+  trial.data = transformer_data();
+  trial.train.virtual_nodes = static_cast<int>(trial.train.batch_size / 2);
+  const auto whole = train(session_of(1, kAmple), trial).trials[0];
+  trial.model = exported_factory(file, {.attention = 2, .mlp = 4, .vocabulary = 3});
+  const TrialResult resident = train(session_of(1, kAmple), trial).trials[0];
+  expect_same_bits_when_spilled(trial, resident);
+  expect_other_bits(resident, whole);  // the control: additions have another order
 }
 
 /// With nothing but LibTorch.

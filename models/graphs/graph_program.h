@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "models/exported/exported_spec.h"
-#include "models/exported/node_call.h"
+#include "models/graphs/exported_spec.h"
+#include "models/graphs/node_call.h"
 #include "spillway/model.h"
 
 namespace spillway {

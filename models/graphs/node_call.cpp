@@ -1,4 +1,4 @@
-#include "models/exported/node_call.h"
+#include "models/graphs/node_call.h"
 
 #include <ATen/core/List.h>
 #include <ATen/core/enum_tag.h>
@@ -193,6 +193,8 @@ NodeCall::NodeCall(const GraphNode& node)
       views_.insert(views_.end(), own.begin(), own.end());
   }
 }
+
+bool NodeCall::is_pointwise() const { return op_.hasTag(at::Tag::pointwise); }
 
 NodeCall::Prepared NodeCall::prepare(const GraphArgument& argument, const c10::Argument& schema) {
   if (const auto* item = std::get_if<GraphItem>(&argument))

@@ -1,4 +1,4 @@
-#include "models/exported/graph_file.h"
+#include "models/graphs/graph_file.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/xxh3.h"
-#include "models/exported/spec_json.h"
+#include "models/graphs/spec_json.h"
 #include "spillway/error.h"
 
 namespace spillway {

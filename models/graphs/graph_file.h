@@ -5,7 +5,7 @@
 #include <string>
 
 #include "models/data/data_files.h"
-#include "models/exported/exported_spec.h"
+#include "models/graphs/exported_spec.h"
 
 namespace spillway {
 

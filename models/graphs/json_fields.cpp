@@ -1,4 +1,4 @@
-#include "models/exported/json_fields.h"
+#include "models/graphs/json_fields.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,11 +1,12 @@
-#include "models/exported/graph_json.h"
+#include "models/graphs/graph_json.h"
 
 #include <fmt/format.h>
 
 #include <limits>
 #include <utility>
 
-#include "models/exported/json_fields.h"
+#include "models/graphs/graph_node.h"
+#include "models/graphs/json_fields.h"
 #include "spillway/error.h"
 
 namespace spillway {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <variant>
@@ -63,12 +64,25 @@ struct ExportedInput {
   std::int64_t elements() const;
 };
 
+/// The part of a tensor that a piece of a layer holds: dimension `dim` consists of `blocks` of
+/// equal size, and each piece has an equal part of each block.
+struct ExportedPart {
+  int dim = 0;
+  std::int64_t blocks = 1;
+  int piece = 0, pieces = 1;
+};
+
 struct ExportedParam {
   TensorEntry tensor;
   bool trainable = true, decay = true;
   StatisticSpec statistic;
   /// Of a parameter that is not in the file: it begins between -uniform and uniform.
   std::optional<double> uniform = std::nullopt;
+  /// What the layer gets of the tensor; nothing: all of it.
+  std::optional<ExportedPart> part = std::nullopt;
+
+  /// As the layer gets it.
+  std::vector<std::int64_t> shape() const;
 };
 
 /// What a layer reads: an input or an earlier layer.
@@ -86,10 +100,17 @@ struct ExportedLayer {
   std::vector<std::int64_t> shape;
   DType dtype = DType::f32;
   bool differentiable = true;
+  int piece = 0, pieces = 1;  ///< see LayerSpec
+  /// The output is a term of one value, of which all pieces make terms.
+  bool makes_term = false;
+  int draws_as = -1;  ///< see LayerSpec
 };
 
 struct ExportedLoss {
-  enum class Kind : std::uint8_t { cross_entropy, mse, bce, graph } kind = Kind::mse;
+  /// `divided`: the cross entropy of classes that pieces share. Each has computed, for each target,
+  /// the logarithm of the sum of exponentials over its classes, the logit of the target or 0 and,
+  /// with ExportedSpec::has_accuracy, its largest logit and the class of that.
+  enum class Kind : std::uint8_t { cross_entropy, mse, bce, graph, divided } kind = Kind::mse;
   std::vector<ExportedSource> inputs;
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;
@@ -106,7 +127,7 @@ struct ExportedSpec {
   std::vector<ExportedInput> inputs;
   std::vector<ExportedParam> params;
   std::vector<TensorEntry> constants;
-  std::vector<ExportedGraph> graphs;
+  std::deque<ExportedGraph> graphs;  ///< they stay where they are when others are added
   std::vector<ExportedLayer> layers;
   ExportedLoss loss;
   bool has_accuracy = false, has_perplexity = false;

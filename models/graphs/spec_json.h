@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "models/exported/exported_spec.h"
+#include "models/graphs/exported_spec.h"
 
 namespace spillway {
 

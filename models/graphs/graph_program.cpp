@@ -1,4 +1,4 @@
-#include "models/exported/graph_program.h"
+#include "models/graphs/graph_program.h"
 
 #include <fmt/format.h>
 

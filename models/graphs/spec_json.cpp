@@ -1,4 +1,4 @@
-#include "models/exported/spec_json.h"
+#include "models/graphs/spec_json.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "models/base/model_checks.h"
-#include "models/exported/graph_json.h"
-#include "models/exported/json_fields.h"
+#include "models/graphs/graph_json.h"
+#include "models/graphs/json_fields.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -328,6 +328,12 @@ class SpecReader {
 }  // namespace
 
 std::int64_t ExportedInput::elements() const { return elements_of(shape); }
+
+std::vector<std::int64_t> ExportedParam::shape() const {
+  std::vector<std::int64_t> sizes = tensor.shape;
+  if (part) sizes[static_cast<std::size_t>(part->dim)] /= part->pieces;
+  return sizes;
+}
 
 ExportedSpec exported_spec(const std::string& text, const Safetensors& tensors,
                            const std::string& path) {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "models/exported/exported_spec.h"
+#include "models/graphs/exported_spec.h"
 
 namespace spillway {
 
@@ -27,6 +27,9 @@ class NodeCall {
   const std::vector<int>& writes() const { return writes_; }
   /// The values whose memory its outputs may be.
   const std::vector<int>& views() const { return views_; }
+  /// Whether each element of its outputs depends on the elements of its inputs at the same place,
+  /// after broadcasting.
+  bool is_pointwise() const;
 
  private:
   /// An argument: a constant, a value, the device, or a list of tensors.

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace spillway {
+
+/// Into how many pieces the layers of a model that PyTorch exported are divided, as in GptPieces: a
+/// layer has the largest number up to the given one that divides it. Layers that are not recognised
+/// stay whole. Attentions and MLPs are divided where products with
+/// two matrices surround what can be computed in parts: the outputs of the first ones and the
+/// inputs of the last one.
+struct TorchPieces {
+  std::int64_t attention = 1;   ///< of an attention, by heads
+  std::int64_t mlp = 1;         ///< of an MLP, by inner features
+  std::int64_t vocabulary = 1;  ///< of embeddings of tokens, and of the output layer, by classes
+  std::int64_t linear = 1;      ///< of other linear layers, by outputs
+  auto operator<=>(const TorchPieces&) const = default;
+};
+
+}  // namespace spillway

@@ -1,0 +1,333 @@
+#include "models/pieces/layer_pieces.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "models/graphs/graph_node.h"
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+using Side = LayerPieces::Side;
+
+at::ScalarType scalar_type(DType dtype) {
+  return dtype == DType::f32 ? at::kFloat : dtype == DType::bf16 ? at::kBFloat16 : at::kLong;
+}
+
+at::ScalarType scalar_type(const ExportedSpec& spec, const ExportedParam& param) {
+  if (param.tensor.dtype == "I64") return at::kLong;
+  const bool is_statistic = param.statistic.kind != StatisticSpec::Kind::none;
+  return is_statistic ? at::kFloat : scalar_type(spec.dtype);
+}
+
+at::ScalarType scalar_type(const TensorEntry& constant) {
+  if (constant.dtype == "I64") return at::kLong;
+  if (constant.dtype == "I32") return at::kInt;
+  if (constant.dtype == "BOOL") return at::kBool;
+  return constant.dtype == "BF16" ? at::kBFloat16 : at::kFloat;
+}
+
+at::ScalarType scalar_type(ValueType type) {
+  if (type == ValueType::boolean) return at::kBool;
+  return type == ValueType::i64 ? at::kLong : at::kFloat;
+}
+
+GraphFacts::Given given(std::vector<std::int64_t> shape, at::ScalarType type, bool is_fixed) {
+  return {at::empty(shape, at::TensorOptions(type).device(at::kMeta)), is_fixed};
+}
+
+std::vector<GraphFacts::Given> given_to(const ExportedSpec& spec, const ExportedLayer& layer) {
+  std::vector<GraphFacts::Given> values;
+  for (const ExportedSource source : layer.inputs) {
+    if (source.layer >= 0) {
+      const ExportedLayer& from = spec.layers[static_cast<std::size_t>(source.layer)];
+      values.push_back(given(from.shape, scalar_type(from.dtype), /*is_fixed=*/false));
+    } else {
+      const ExportedInput& part = spec.inputs[static_cast<std::size_t>(source.input)];
+      std::vector<std::int64_t> shape{spec.batch_size};
+      shape.insert(shape.end(), part.shape.begin(), part.shape.end());
+      values.push_back(given(std::move(shape), scalar_type(part.type), /*is_fixed=*/true));
+    }
+  }
+  for (const int p : layer.params) {
+    const ExportedParam& param = spec.params[static_cast<std::size_t>(p)];
+    values.push_back(given(param.shape(), scalar_type(spec, param), /*is_fixed=*/false));
+  }
+  for (const int c : layer.constants) {
+    const TensorEntry& constant = spec.constants[static_cast<std::size_t>(c)];
+    values.push_back(given(constant.shape, scalar_type(constant), /*is_fixed=*/true));
+  }
+  return values;
+}
+
+int last_dim(const GraphFacts& facts, int value) {
+  return static_cast<int>(facts.shape(value).size()) - 1;
+}
+
+/// The only node that multiplies by a matrix.
+int product_with(const GraphFacts& facts, int weight) {
+  int found = -1;
+  for (int n = 0; n < facts.num_nodes(); ++n) {
+    const auto call = linear_call(facts.node(n));
+    if (!call || call->weight != weight) continue;
+    if (found >= 0) throw Indivisible{"it multiplies by a matrix twice"};
+    found = n;
+  }
+  if (found < 0) throw Indivisible{"it multiplies by a matrix in training or evaluation only"};
+  return found;
+}
+
+bool overlap(const std::set<int>& one, const std::set<int>& other) {
+  return std::ranges::any_of(one, [&](int node) { return other.contains(node); });
+}
+
+/// Completes what is known of a side: what comes before the pieces and after them.
+class Surroundings {
+ public:
+  Surroundings(const ExportedSpec& spec, const LayerFacts& layer, const GraphFacts& facts,
+               Side& side)
+      : spec_(spec), layer_(layer), facts_(facts), side_(side) {}
+
+  void find() && {
+    check_given();
+    for (const int value : side_.region.whole) add_read(value);
+    for (const int value : side_.region.sliced) add_shared(value);
+    if (side_.computed >= 0) {
+      facts_.add_makers(side_.computed, /*only_fixed=*/false, {}, side_.before);
+      const at::ScalarType type = facts_.type(side_.computed);
+      require(type == at::kFloat || type == at::kBFloat16, "its pieces read whole numbers");
+    }
+    facts_.add_makers(facts_.graph().result, /*only_fixed=*/false, {side_.joined, side_.computed},
+                      side_.after);
+    check_after();
+  }
+
+ private:
+  static void require(bool holds, const char* reason) {
+    if (!holds) throw Indivisible{reason};
+  }
+
+  bool is_statistic(int value) const {
+    const int param = layer_.param(value);
+    return param >= 0 && spec_.params[static_cast<std::size_t>(param)].statistic.kind !=
+                             StatisticSpec::Kind::none;
+  }
+
+  void check_given() const {
+    for (const auto& [value, division] : side_.region.divided) {
+      const bool is_ok = !facts_.is_given(value) || facts_.is_fixed(value) ||
+                         (layer_.param(value) >= 0 && !is_statistic(value));
+      require(is_ok, "no matrix is in front of what pieces would compute");
+    }
+  }
+
+  void add_shared(int value) { facts_.add_makers(value, /*only_fixed=*/true, {}, side_.shared); }
+
+  void add_read(int value) {
+    if (facts_.is_fixed(value)) return add_shared(value);
+    if (facts_.is_given(value)) return require(!is_statistic(value), "pieces read a statistic");
+    require(side_.computed < 0 || side_.computed == value,
+            "pieces read two values that the layer computes");
+    side_.computed = value;
+  }
+
+  void check_after() const {
+    std::set<int> inside = side_.region.nodes;
+    if (side_.node >= 0) inside.insert(side_.node);
+    require(!overlap(side_.after, inside), "something else reads a value that pieces share");
+    require(!overlap(side_.before, inside), "pieces would read their own results");
+    for (const int n : side_.after) {
+      const bool is_twice = side_.before.contains(n) && !facts_.is_fixed(facts_.output(n));
+      require(!is_twice, "two values would have to pass by the pieces");
+    }
+    for (int n = 0; n < facts_.num_nodes(); ++n) {
+      if (inside.contains(n)) continue;
+      for_each_value(facts_.node(n), [&](int value) {
+        const bool is_shared = value != side_.joined && side_.region.divided.contains(value) &&
+                               !side_.region.sliced.contains(value);
+        require(!is_shared, "something else reads a parameter that pieces share");
+      });
+    }
+  }
+
+  const ExportedSpec& spec_;
+  const LayerFacts& layer_;
+  const GraphFacts& facts_;
+  Side& side_;
+};
+
+using FindSide = std::function<Side(const GraphFacts&, std::int64_t pieces)>;
+
+/// Finds both sides and checks that they agree.
+LayerPieces just_so_many(const ExportedSpec& spec, const LayerFacts& layer, PiecesKind kind,
+                         std::int64_t number, const FindSide& find_side) {
+  if (!layer.layer->differentiable) throw Indivisible{"nothing is trained in it or in front of it"};
+  LayerPieces pieces{.kind = kind, .pieces = static_cast<int>(number)};
+  for (std::size_t s = 0; s < 2; ++s) {
+    const GraphFacts& facts = *layer.sides[s];
+    if (!facts.writer().empty())
+      throw Indivisible{fmt::format("{} changes a value in place", facts.writer())};
+    Side& side = pieces.sides[s];
+    side = find_side(facts, number);
+    Surroundings(spec, layer, facts, side).find();
+    std::map<int, Division> params;
+    for (const auto& [value, division] : side.region.divided) {
+      if (const int param = layer.param(value); param >= 0) params.emplace(param, division);
+    }
+    if (s > 0 && params != pieces.params)
+      throw Indivisible{"training and evaluation differ in what pieces share"};
+    pieces.params = std::move(params);
+  }
+  const auto is_like = [&](int Side::*value) {
+    const int one = pieces.sides[0].*value, other = pieces.sides[1].*value;
+    return one < 0 || other < 0 ? one < 0 && other < 0
+                                : layer.sides[0]->shape(one) == layer.sides[1]->shape(other) &&
+                                      layer.sides[0]->type(one) == layer.sides[1]->type(other);
+  };
+  if (!is_like(&Side::joined) || !is_like(&Side::computed))
+    throw Indivisible{"training and evaluation differ in what pieces read"};
+  return pieces;
+}
+
+LayerPieces pieces_with(const ExportedSpec& spec, const LayerFacts& layer, PiecesKind kind,
+                        std::int64_t most, const FindSide& find_side) {
+  std::optional<Indivisible> first;
+  for (std::int64_t number = most; number > 1; --number) {
+    try {
+      return just_so_many(spec, layer, kind, number, find_side);
+    } catch (const Indivisible& problem) {
+      if (!first) first = problem;
+      if (!problem.is_by_size) break;
+    }
+  }
+  throw Indivisible(*first);
+}
+
+Side side_before(const GraphFacts& facts, int weight, std::int64_t pieces) {
+  Side side{.node = product_with(facts, weight)};
+  const auto call = linear_call(facts.node(side.node));
+  const int input = argument<GraphValue>(facts.node(side.node), call->input)->number;
+  side.joined = facts.output(side.node);
+  side.region = region_before(facts, input, {last_dim(facts, input)}, pieces);
+  const Division columns{call->transposed ? 0 : 1};
+  part_size(facts.shape(weight), columns, pieces);
+  side.region.divided.emplace(weight, columns);
+  return side;
+}
+
+/// Whether indices of the batch choose rows of a table that has as many as there are indices.
+bool is_vocabulary(const ExportedSpec& spec, const LayerFacts& layer, const GraphFacts& facts,
+                   int indices, std::int64_t rows) {
+  std::set<int> nodes;
+  facts.add_makers(indices, /*only_fixed=*/true, {}, nodes);
+  std::set<int> reads{indices};
+  for (const int n : nodes) for_each_value(facts.node(n), [&](int value) { reads.insert(value); });
+  return facts.is_fixed(indices) && std::ranges::any_of(reads, [&](int value) {
+           if (!facts.is_given(value) || !layer.is_input(value)) return false;
+           const ExportedSource source = layer.layer->inputs[static_cast<std::size_t>(value)];
+           return source.input >= 0 &&
+                  spec.inputs[static_cast<std::size_t>(source.input)].limit == rows;
+         });
+}
+
+bool is_false(const GraphNode& node, std::size_t position) {
+  const auto* flag = argument<bool>(node, position);
+  return flag != nullptr && !*flag;
+}
+
+}  // namespace
+
+int LayerFacts::param(int value) const {
+  const int position = value - num_inputs();
+  const bool is_param = position >= 0 && position < num_params();
+  return is_param ? layer->params[static_cast<std::size_t>(position)] : -1;
+}
+
+std::vector<int> LayerFacts::matrices() const {
+  std::vector<int> found;
+  for (const GraphNode& node : sides[0]->graph().nodes) {
+    const auto call = linear_call(node);
+    if (call && param(call->weight) >= 0) found.push_back(call->weight);
+  }
+  return found;
+}
+
+bool LayerFacts::attends() const {
+  return std::ranges::any_of(sides[0]->graph().nodes, [](const GraphNode& node) {
+    return node.op == "aten::softmax" || node.op == "aten::scaled_dot_product_attention";
+  });
+}
+
+LayerFacts facts_of(const ExportedSpec& spec, const ExportedLayer& layer) {
+  LayerFacts facts{.layer = &layer, .sides = {}};
+  try {
+    for (std::size_t s = 0; s < 2; ++s) {
+      const int graph = s == 0 ? layer.train : layer.eval;
+      facts.sides[s] = std::make_unique<GraphFacts>(spec.graphs[static_cast<std::size_t>(graph)],
+                                                    given_to(spec, layer));
+    }
+  } catch (const Error& error) {
+    throw Indivisible{error.what()};
+  }
+  return facts;
+}
+
+std::optional<LayerPieces> pieces_before(const ExportedSpec& spec, const LayerFacts& facts,
+                                         int weight, const TorchPieces& wanted) {
+  const bool attends = side_before(*facts.sides[0], weight, 1).region.attends;
+  const std::int64_t pieces = attends ? wanted.attention : wanted.mlp;
+  if (pieces == 1) return std::nullopt;
+  return pieces_with(spec, facts, attends ? PiecesKind::attention : PiecesKind::mlp, pieces,
+                     [&](const GraphFacts& side, std::int64_t number) {
+                       return side_before(side, weight, number);
+                     });
+}
+
+LayerPieces pieces_of_product(const ExportedSpec& spec, const LayerFacts& facts, int weight,
+                              std::int64_t pieces) {
+  return pieces_with(
+      spec, facts, PiecesKind::linear, pieces, [&](const GraphFacts& side, std::int64_t number) {
+        const int joined = side.output(product_with(side, weight));
+        return Side{.region = region_before(side, joined, {last_dim(side, joined)}, number),
+                    .joined = joined};
+      });
+}
+
+LayerPieces pieces_of_embedding(const ExportedSpec& spec, const LayerFacts& layer,
+                                std::int64_t pieces) {
+  return pieces_with(
+      spec, layer, PiecesKind::embedding, pieces,
+      [&](const GraphFacts& facts, std::int64_t number) {
+        for (int n = 0; n < facts.num_nodes(); ++n) {
+          const GraphNode& node = facts.node(n);
+          const auto* table = argument<GraphValue>(node, 0);
+          const auto* indices = argument<GraphValue>(node, 1);
+          if (node.op != "aten::embedding" || table == nullptr || indices == nullptr) continue;
+          if (!facts.is_given(table->number) || !is_false(node, 3) || !is_false(node, 4)) continue;
+          const std::int64_t rows = facts.shape(table->number).front();
+          if (!is_vocabulary(spec, layer, facts, indices->number, rows)) continue;
+          part_size(facts.shape(table->number), {0}, number);
+          Side side{.node = n, .joined = facts.output(n)};
+          side.region.divided.emplace(table->number, Division{0});
+          side.region.whole.insert(indices->number);
+          return side;
+        }
+        throw Indivisible{"it looks up no indices of the batch"};
+      });
+}
+
+LayerPieces pieces_of_head(const ExportedSpec& spec, const LayerFacts& facts, std::int64_t pieces) {
+  return pieces_with(
+      spec, facts, PiecesKind::head, pieces, [&](const GraphFacts& side, std::int64_t number) {
+        const int joined = side.graph().result;
+        return Side{.region = region_before(side, joined, {last_dim(side, joined)}, number),
+                    .joined = joined};
+      });
+}
+
+}  // namespace spillway
