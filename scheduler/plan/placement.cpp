@@ -139,7 +139,8 @@ std::string whole_name(const LayerSpec& layer) {
   return layer.pieces == 1 ? layer.name : layer.name.substr(0, layer.name.rfind('/'));
 }
 
-Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
+std::vector<const LayerPlacement*> placements_of(const StrategyConfig& config,
+                                                 const ModelSpec& model, int groups) {
   config.validate();
   require_number_of_layers(model, config.num_layers);
   std::vector<const LayerPlacement*> by_layer(model.layers.size());
@@ -158,7 +159,11 @@ Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups
       }
     }
   }
-  Strategy strategy = placed(config, by_layer, model, groups);
+  return by_layer;
+}
+
+Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
+  Strategy strategy = placed(config, placements_of(config, model, groups), model, groups);
   strategy.tracks = config.num_tracks();
   return strategy;
 }

@@ -8,12 +8,16 @@ namespace spillway {
 /// The name of the layer that was divided into pieces; of another layer, its own.
 std::string whole_name(const LayerSpec& layer);
 
+/// The placement of each layer; null: on track 0. Throws ConfigError like placed().
+std::vector<const LayerPlacement*> placements_of(const StrategyConfig& config,
+                                                 const ModelSpec& model, int groups);
+
 /// Puts the layers of a model on tracks. Consecutive layers with the same tracks make a stage,
 /// which ends behind a layer that other tracks read, so that they do not wait for more than they
 /// need. Throws ConfigError (`train.strategy.place[...]`) for patterns without a layer and for more
 /// ranges than there are groups.
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups);
-/// The same with a placement for each layer instead of `config.place`; null: on track 0.
+/// The same with a placement for each layer instead of `config.place`, as of placements_of().
 Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlacement*>& by_layer,
                 const ModelSpec& model, int groups);
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "scheduler/plan/placement.h"
 #include "spillway/ids.h"
@@ -63,6 +66,12 @@ std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<d
   return layers;
 }
 
+/// Of a layer's weights on each of its tracks.
+static Bytes bytes_on_track(const WholeLayer& layer, const Grid& grid) {
+  const int parts = layer.pieces > 1 ? grid.pieces : 1;
+  return layer.weights - layer.divided_weights + layer.divided_weights / static_cast<Bytes>(parts);
+}
+
 std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& layers) {
   struct Filled {
     int set = 0;
@@ -72,9 +81,7 @@ std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& laye
   std::map<int, Filled> tracks;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const Grid& grid = draft.grids[l];
-    const int parts = layers[l].pieces > 1 ? grid.pieces : 1;
-    const Bytes divided = layers[l].divided_weights;
-    const Bytes bytes = layers[l].weights - divided + divided / static_cast<Bytes>(parts);
+    const Bytes bytes = bytes_on_track(layers[l], grid);
     int set = 0;  // the first in which all tracks have room
     for (int track : grid.tracks) {
       const auto& [number, filled] = tracks[track];
@@ -104,6 +111,42 @@ StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& laye
   }
   for (const WholeLayer& layer : layers) config.num_layers += layer.num_layers;
   return config;
+}
+
+std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<WholeLayer>& layers,
+                              const ModelSpec& model, int groups) {
+  static const LayerPlacement kElsewhere;
+  Draft draft{.first = config.first,
+              .chunk = config.chunk,
+              .window = config.window,
+              .graphs = config.graphs};
+  std::vector<int> sets;
+  std::map<std::pair<int, int>, std::vector<Bytes>> filled;  // by track and set
+  const auto by_layer = placements_of(config, model, groups);
+  for (std::size_t l = 0, next = 0; l < layers.size(); ++l) {
+    const LayerPlacement& first = by_layer[next] ? *by_layer[next] : kElsewhere;
+    for (const std::size_t end = next + at(layers[l].num_layers); next < end; ++next) {
+      const LayerPlacement& other = by_layer[next] ? *by_layer[next] : kElsewhere;
+      if (std::tie(first.tracks, first.pieces, first.set) !=
+          std::tie(other.tracks, other.pieces, other.set))
+        return std::nullopt;
+    }
+    draft.grids.push_back(grid_for(layers[l], {first.tracks, first.pieces}, groups));
+    sets.push_back(first.set);
+    for (int track : first.tracks)
+      filled[{track, first.set}].push_back(bytes_on_track(layers[l], draft.grids.back()));
+  }
+  if (std::ranges::count(sets, 0) < std::ssize(sets)) {
+    draft.set_bytes = 1;
+    for (const auto& bytes : filled | std::views::values) {
+      // A layer by itself may be larger than the limit.
+      const bool is_limited = bytes.size() > 1;
+      if (is_limited)
+        draft.set_bytes =
+            std::max(draft.set_bytes, std::accumulate(bytes.begin(), bytes.end(), Bytes{0}));
+    }
+  }
+  return sets_of(draft, layers) == sets ? std::optional(draft) : std::nullopt;
 }
 
 Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,11 @@ std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& laye
 /// The draft as a configuration, with one placement for consecutive equal layers, and "h.3.*" for
 /// the layers of a block.
 StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& layers);
+
+/// A configuration as a draft; nothing if it places parts of a layer in different ways, or
+/// residency sets as no draft does. Throws ConfigError like placed().
+std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<WholeLayer>& layers,
+                              const ModelSpec& model, int groups);
 
 /// The draft on the layers of a model; see placed().
 Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,

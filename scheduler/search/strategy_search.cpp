@@ -43,6 +43,11 @@ class Search {
       seconds_of(draft);
       starts.push_back(std::move(draft));
     }
+    if (space_.given) {
+      result_.known.push_back({"train.strategy", *space_.given, 1, price_(*space_.given)});
+      auto draft = to_draft(*space_.given, space_.layers, space_.model, space_.groups);
+      if (draft) starts.push_back(std::move(*draft));
+    }
     if (is_tight_) {
       moves_.save_memory();
       add_spilled(starts);

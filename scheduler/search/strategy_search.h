@@ -17,6 +17,8 @@ struct SearchSpace {
   int groups = 1;         ///< reduction groups
   int virtual_nodes = 1;  ///< of a step
   Bytes budget = 0;       ///< of the smallest device that can run any unit
+  /// Another start beside the known strategies, of which it becomes one: "train.strategy".
+  std::optional<StrategyConfig> given = std::nullopt;
 };
 
 /// The cost of a strategy; nothing if it does not fit. A function of the strategy alone. Threads

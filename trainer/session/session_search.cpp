@@ -41,7 +41,9 @@ Bytes smallest_usable(const SessionTrial& trial, const std::vector<Bytes>& budge
   return smallest;
 }
 
+/// `budgets`: of all devices, of which the search has the first `devices`.
 SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budgets, int devices) {
+  const auto& given = trial.config.train.strategy;
   std::vector<double> cost_s;
   for (const LayerProfile& layer : trial.profile.layers) {
     cost_s.push_back(layer.forward_s + layer.backward_s);
@@ -51,7 +53,8 @@ SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budget
           .devices = devices,
           .groups = trial.config.train.reduction_groups,
           .virtual_nodes = trial.config.train.virtual_nodes,
-          .budget = smallest_usable(trial, budgets)};
+          .budget = smallest_usable(trial, budgets),
+          .given = given && given->num_tracks() <= devices ? given : std::nullopt};
 }
 
 /// Without a strategy, on 1, 2, 4, ... and all devices.

@@ -158,6 +158,40 @@ TEST(StrategySearch, DividesWeightsIntoSetsOfLimitedBytes) {
   }
 }
 
+TEST(StrategySearch, ReadsConfigurationsBackAsDrafts) {
+  const Problem problem(divided_chain(3, 2, 64 << 10), 2, 4, 1e9);
+  const std::vector<WholeLayer>& layers = problem.space.layers;
+  const auto read = [&](const StrategyConfig& config) {
+    return to_draft(config, layers, problem.model, problem.space.groups);
+  };
+  Draft draft = everywhere(consecutive(0, 2), layers, problem.space.groups);
+  draft.first = FirstChoice::forward;
+  draft.chunk = 2;
+  EXPECT_EQ(read(to_config(draft, layers)), draft);
+  for (std::size_t l = 3; l < layers.size(); ++l) draft.grids[l] = consecutive(1, 1);
+  draft.grids[1] = consecutive(0, 2, /*pieces=*/2);
+  draft.set_bytes = 400_KiB;
+  const Draft again = read(to_config(draft, layers)).value();
+  EXPECT_EQ(again.grids, draft.grids);
+  EXPECT_EQ(sets_of(again, layers), sets_of(draft, layers));
+  StrategyConfig config = to_config(draft, layers);
+  config.place.push_back({{"h.0.mlp/1"}, {1}});
+  EXPECT_FALSE(read(config)) << "one piece by itself";
+  config.place.back() = {{"loss"}, {0}, 1, 7};
+  EXPECT_FALSE(read(config)) << "a set that no limit makes";
+}
+
+TEST(StrategySearch, StartsFromAGivenStrategy) {
+  Problem problem(chain(8, 400'000), 4, 8, 1e8);
+  const SearchResult found = problem.search({.proposals = 300});
+  const SearchResult without = problem.search({.proposals = 2});
+  ASSERT_LT(found.best.cost->step_s, without.best.cost->step_s);
+  problem.space.given = found.best.strategy;
+  const SearchResult with = problem.search({.proposals = 2});
+  EXPECT_LE(with.best.cost->step_s, found.best.cost->step_s);
+  EXPECT_EQ(step_of(with, "train.strategy"), found.best.cost->step_s);
+}
+
 /// Of 12 MiB of weights 10 MiB have room, without gradients. Where everything has room, the search
 /// does not try four virtual nodes a unit.
 TEST(StrategySearch, ChoosesWhatStaysWhereMemoryIsShort) {
