@@ -34,6 +34,8 @@ MODELS = {
              "max_position_embeddings": 80}, 1),
 }
 SLOW, FAST = "20MiB/s", "80MiB/s"
+SLOWDOWN = 8
+EXPERT = "pieces or batch"
 
 
 def config_of(name, devices, link, text, folder):
@@ -44,15 +46,23 @@ def config_of(name, devices, link, text, folder):
         if not path.exists():
             pictures.write(path, samples=64, channels=3, size=model["image_size"], classes=100)
         data = {"format": "tensors", "path": str(path)}
-    device = {"kind": "cpu", "memory": "512MiB", "imitate": {"slowdown": 8, "link": link}}
+    device = {"kind": "cpu", "memory": "512MiB", "imitate": {"slowdown": SLOWDOWN, "link": link}}
     return {"devices": [device] * devices, "host_memory": "8GiB", "model": model, "data": data,
             "train": {"batch_size": NODES * samples, "virtual_nodes": NODES,
                       "learning_rate": 1e-3, "max_steps": STEPS, "eval_batches": 1}}
 
 
+def all_reduce_s(trial, devices, link):
+    """What a step takes at least if devices keep the weights and reduce gradients in a ring, over
+    the same links and hidden under compute: the longer of both."""
+    mebibytes = 4 * trial["parameters"] / 2**20
+    ring_s = 2 * (devices - 1) / devices * mebibytes / float(link.removesuffix("MiB/s"))
+    return max(ring_s, SLOWDOWN * trial["compute_s_per_step"] / devices)
+
+
 def searched(program, config, folder, proposals):
-    """[(name, planned seconds, trained seconds)] of all strategies that fit, the seconds of the
-    search by proposal, and those of training a strategy, with its start."""
+    """The plan of the trial, [(name, planned seconds, trained seconds)] of all strategies that fit,
+    the seconds of the search by proposal, and those of training a strategy, with its start."""
     def seconds_of(*options):
         begin = time.monotonic()
         found = spillway_run.search(program, config, folder / "found.yaml", proposals, *options)
@@ -61,7 +71,7 @@ def searched(program, config, folder, proposals):
 
     spillway_run.planned(program, config)  # measures the layers
     begin = time.monotonic()
-    spillway_run.planned(program, config)
+    trial = spillway_run.plan(program, config)[0]
     plan_s = time.monotonic() - begin
     search_s, search = seconds_of()
     rounds = [seconds_of("--verify") for _ in range(ROUNDS)]
@@ -70,11 +80,20 @@ def searched(program, config, folder, proposals):
     for _, found in rounds:
         for row in spillway_run.compared(found):
             rows.setdefault(row["name"], []).append((row["step_s"], row["trained_step_s"]))
-    return ([(name, *map(statistics.median, zip(*steps))) for name, steps in rows.items()],
+    return (trial, [(name, *map(statistics.median, zip(*steps))) for name, steps in rows.items()],
             (search_s - plan_s) / search["models"][0]["simulated"], verify_s / len(rows))
 
 
-def print_cell(name, devices, link, rows, proposal_s, training_s):
+def distinct(rows):
+    """(planned, trained) seconds. Strategies that are planned alike are one with several names, such
+    as data parallelism with and without a strategy; they count once."""
+    alike = {}
+    for _, planned_s, trained_s in rows:
+        alike.setdefault(planned_s, []).append(trained_s)
+    return alike.keys(), [statistics.median(each) for each in alike.values()]
+
+
+def print_cell(name, devices, link, trial, rows, proposal_s, training_s):
     names, planned_s, trained_s = zip(*rows)
     trained = dict(zip(names, trained_s))
     lanes_s = min(s for each, s in trained.items() if each.startswith("data_parallel"))
@@ -82,11 +101,13 @@ def print_cell(name, devices, link, rows, proposal_s, training_s):
                               if each != "found" and not each.startswith("data_parallel"))
     found_s = trained.get("found", min(lanes_s, known_s))
     shares = [planned / actual for planned, actual in zip(planned_s, trained_s)]
-    tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}",
+    reduced_s = all_reduce_s(trial, devices, link)
+    tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}", f"{1e3 * reduced_s:.0f}",
+                      f"{1e3 * trained[EXPERT]:.0f}" if EXPERT in trained else "",
                       f"{1e3 * known_s:.0f} ({known_name})", f"{1e3 * found_s:.0f}",
-                      f"{lanes_s / found_s:.2f}", f"{known_s / found_s:.2f}",
-                      tables.spread(shares, 2),
-                      f"{ranks.kendall_tau(planned_s, trained_s):.2f}",
+                      f"{lanes_s / found_s:.2f}", f"{reduced_s / found_s:.2f}",
+                      f"{known_s / found_s:.2f}", tables.spread(shares, 2),
+                      f"{ranks.kendall_tau(*distinct(rows)):.2f}",
                       f"{1e3 * proposal_s:.2f}", f"1/{training_s / proposal_s:,.0f}"])
 
 
@@ -103,8 +124,9 @@ def main():
     if arguments.brief:
         MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
         names, machines, proposals = ["RNNLM"], [(2, FAST)], 20
-    tables.print_head(["model", "devices", "link", "data parallel, ms", "best known, ms",
-                       "found, ms", "data parallel / found", "best known / found",
+    tables.print_head(["model", "devices", "link", "data parallel, ms", "all-reduce at least, ms",
+                       "expert rule, ms", "best known, ms", "found, ms", "data parallel / found",
+                       "all-reduce / found", "best known / found",
                        "planned / trained", "Kendall's tau", "ms a proposal", "of training it"])
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
