@@ -38,7 +38,7 @@ ROOMS = {
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
     "models/graphs": "core/base core/spec core/safetensors models/base models/data",
-    "models/pieces": "core/base core/spec models/graphs",
+    "models/pieces": "core/base core/spec models/base models/graphs",
     "models/exported": "core/base core/spec core/os core/safetensors models/base models/data "
                        "models/graphs models/pieces",
     "models/text": "core/base core/spec models/base",

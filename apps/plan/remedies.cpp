@@ -146,7 +146,8 @@ class Changes {
     constexpr std::int64_t kMost = 8;
     const RunConfig& config = run_.config();
     if (config.gpt.pieces != GptPieces{} || config.mlp.pieces != MlpPieces{} ||
-        config.cnn.pieces != CnnPieces{} || config.rnn.pieces != RnnPieces{}) {
+        config.cnn.pieces != CnnPieces{} || config.rnn.pieces != RnnPieces{} ||
+        config.torch.pieces != TorchPieces{}) {
       return;
     }
     for (Overrides& divided : with_pieces(config, kMost)) changes_.push_back(std::move(divided));

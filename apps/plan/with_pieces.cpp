@@ -31,15 +31,22 @@ static std::vector<std::vector<std::string>> ways_of_rnn(const RnnConfig& now,
 }
 
 /// What pieces of transformers share, or all linear layers.
-static std::vector<std::vector<std::string>> ways_of_torch(std::int64_t pieces) {
-  const auto all = [&](std::int64_t blocks, std::int64_t linear) {
-    return std::vector<std::string>{fmt::format("model.pieces.attention={}", blocks),
-                                    fmt::format("model.pieces.mlp={}", blocks),
-                                    fmt::format("model.pieces.vocabulary={}", blocks),
-                                    fmt::format("model.pieces.linear={}", linear)};
+static std::vector<std::vector<std::string>> ways_of_torch(const RunConfig& config,
+                                                           std::int64_t pieces) {
+  if (config.adapter) return {};
+  const TorchPieces possible =
+      possible_pieces(config.data_root / config.torch.path, {pieces, pieces, pieces, pieces});
+  const auto way = [](const TorchPieces& kinds) {
+    return std::vector<std::string>{fmt::format("model.pieces.attention={}", kinds.attention),
+                                    fmt::format("model.pieces.mlp={}", kinds.mlp),
+                                    fmt::format("model.pieces.vocabulary={}", kinds.vocabulary),
+                                    fmt::format("model.pieces.linear={}", kinds.linear)};
   };
-  std::vector<std::vector<std::string>> ways{all(pieces, 1)};
-  if (pieces > 1) ways.push_back(all(1, pieces));
+  TorchPieces blocks = possible;
+  blocks.linear = 1;
+  std::vector<std::vector<std::string>> ways;
+  if (pieces == 1 || blocks != TorchPieces{}) ways.push_back(way(blocks));
+  if (possible.linear > 1) ways.push_back(way({.linear = possible.linear}));
   return ways;
 }
 
@@ -59,7 +66,7 @@ std::vector<std::vector<std::string>> with_pieces(const RunConfig& config, std::
     case ModelFamily::rnn:
       return ways_of_rnn(config.rnn, divided("vocabulary", config.rnn.vocab_size), pieces);
     case ModelFamily::torch:
-      return ways_of_torch(pieces);
+      return ways_of_torch(config, pieces);
     default:
       return {};
   }

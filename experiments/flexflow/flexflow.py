@@ -34,11 +34,11 @@ MODELS = {
              "max_position_embeddings": 80}, 1),
 }
 SLOW, FAST = "20MiB/s", "80MiB/s"
-SLOWDOWN = 8
 EXPERT = "pieces or batch"
+UNEQUAL = (4, 4, 16, 16)
 
 
-def config_of(name, devices, link, text, folder):
+def config_of(name, slowdowns, link, text, folder):
     model, samples = MODELS[name]
     data = {"format": "bytes", "path": text}
     if model["family"] == "cnn":
@@ -46,18 +46,19 @@ def config_of(name, devices, link, text, folder):
         if not path.exists():
             pictures.write(path, samples=64, channels=3, size=model["image_size"], classes=100)
         data = {"format": "tensors", "path": str(path)}
-    device = {"kind": "cpu", "memory": "512MiB", "imitate": {"slowdown": SLOWDOWN, "link": link}}
-    return {"devices": [device] * devices, "host_memory": "8GiB", "model": model, "data": data,
+    devices = [{"kind": "cpu", "memory": "512MiB", "imitate": {"slowdown": each, "link": link}}
+               for each in slowdowns]
+    return {"devices": devices, "host_memory": "8GiB", "model": model, "data": data,
             "train": {"batch_size": NODES * samples, "virtual_nodes": NODES,
                       "learning_rate": 1e-3, "max_steps": STEPS, "eval_batches": 1}}
 
 
-def all_reduce_s(trial, devices, link):
+def all_reduce_s(trial, slowdowns, link):
     """What a step takes at least if devices keep the weights and reduce gradients in a ring, over
     the same links and hidden under compute: the longer of both."""
-    mebibytes = 4 * trial["parameters"] / 2**20
+    devices, mebibytes = len(slowdowns), 4 * trial["parameters"] / 2**20
     ring_s = 2 * (devices - 1) / devices * mebibytes / float(link.removesuffix("MiB/s"))
-    return max(ring_s, SLOWDOWN * trial["compute_s_per_step"] / devices)
+    return max(ring_s, trial["compute_s_per_step"] / sum(1 / each for each in slowdowns))
 
 
 def searched(program, config, folder, proposals):
@@ -93,7 +94,15 @@ def distinct(rows):
     return alike.keys(), [statistics.median(each) for each in alike.values()]
 
 
-def print_cell(name, devices, link, trial, rows, proposal_s, training_s):
+def devices_of(slowdowns):
+    """"8", or "2 of 4, 2 of 16"."""
+    counts = {each: slowdowns.count(each) for each in slowdowns}
+    if len(counts) == 1:
+        return str(len(slowdowns))
+    return ", ".join(f"{count} of {each}" for each, count in counts.items())
+
+
+def print_cell(name, slowdowns, link, trial, rows, proposal_s, training_s):
     names, planned_s, trained_s = zip(*rows)
     trained = dict(zip(names, trained_s))
     lanes_s = min(s for each, s in trained.items() if each.startswith("data_parallel"))
@@ -101,8 +110,8 @@ def print_cell(name, devices, link, trial, rows, proposal_s, training_s):
                               if each != "found" and not each.startswith("data_parallel"))
     found_s = trained.get("found", min(lanes_s, known_s))
     shares = [planned / actual for planned, actual in zip(planned_s, trained_s)]
-    reduced_s = all_reduce_s(trial, devices, link)
-    tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}", f"{1e3 * reduced_s:.0f}",
+    reduced_s = all_reduce_s(trial, slowdowns, link)
+    tables.print_row([name, devices_of(slowdowns), link, f"{1e3 * lanes_s:.0f}", f"{1e3 * reduced_s:.0f}",
                       f"{1e3 * trained[EXPERT]:.0f}" if EXPERT in trained else "",
                       f"{1e3 * known_s:.0f} ({known_name})", f"{1e3 * found_s:.0f}",
                       f"{lanes_s / found_s:.2f}", f"{reduced_s / found_s:.2f}",
@@ -115,24 +124,28 @@ def main():
     parser = spillway_run.parser("one small model, few proposals")
     parser.add_argument("--only", choices=MODELS, help="one of the models")
     parser.add_argument("--slow", action="store_true", help="8 devices and slow links alone")
+    parser.add_argument("--unequal", action="store_true", help="4 devices of two speeds alone")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     names = [arguments.only] if arguments.only else list(MODELS)
-    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 20000
+    eight = (8,) * 8
+    machines, proposals = [(eight, SLOW), (eight, FAST), (eight[:4], SLOW), (UNEQUAL, SLOW)], 20000
     if arguments.slow:
         machines = machines[:1]
+    if arguments.unequal:
+        machines = machines[3:]
     if arguments.brief:
         MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
-        names, machines, proposals = ["RNNLM"], [(2, FAST)], 20
+        names, machines, proposals = ["RNNLM"], [((8, 8), FAST)], 20
     tables.print_head(["model", "devices", "link", "data parallel, ms", "all-reduce at least, ms",
                        "expert rule, ms", "best known, ms", "found, ms", "data parallel / found",
                        "all-reduce / found", "best known / found",
                        "planned / trained", "Kendall's tau", "ms a proposal", "of training it"])
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
-        for (devices, link), name in itertools.product(machines, names):
-            config = config_of(name, devices, link, os.path.abspath(arguments.text), folder)
-            print_cell(name, devices, link, *searched(program, config, folder, proposals))
+        for (slowdowns, link), name in itertools.product(machines, names):
+            config = config_of(name, slowdowns, link, os.path.abspath(arguments.text), folder)
+            print_cell(name, slowdowns, link, *searched(program, config, folder, proposals))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,10 @@ ExportedInfo exported_info(const std::filesystem::path& file);
 /// that it has changed no input, parameter or constant of its layer. This is slow.
 ModelFactory exported_factory(const std::filesystem::path& file, const TorchPieces& pieces = {});
 
+/// Those of the wanted pieces that divide some layer of the model; 1 for other kinds. Throws like
+/// exported_info().
+TorchPieces possible_pieces(const std::filesystem::path& file, const TorchPieces& wanted);
+
 /// Samples for such a model from a safetensors file: a tensor [N, shape...] for each input, by its
 /// name, or one tensor `rows` [N, row_elements]. The values of float32 rows may be F32, those of
 /// either may be whole numbers and BOOL. The file is read on demand and must not change. Split by

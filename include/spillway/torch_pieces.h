@@ -7,9 +7,7 @@ namespace spillway {
 
 /// Into how many pieces the layers of a model that PyTorch exported are divided, as in GptPieces: a
 /// layer has the largest number up to the given one that divides it. Layers that are not recognised
-/// stay whole. Attentions and MLPs are divided where products with
-/// two matrices surround what can be computed in parts: the outputs of the first ones and the
-/// inputs of the last one.
+/// stay whole.
 struct TorchPieces {
   std::int64_t attention = 1;   ///< of an attention, by heads
   std::int64_t mlp = 1;         ///< of an MLP, by inner features

@@ -83,20 +83,13 @@ class Lora {
   }
   const Uses& uses(int param) const { return uses_[static_cast<std::size_t>(param)]; }
 
-  /// The parameter that a value of a layer's graphs is; -1: it is none.
-  static int param_of(const ExportedLayer& layer, int value) {
-    const int position = value - static_cast<int>(layer.inputs.size());
-    const bool is_param = position >= 0 && position < static_cast<int>(layer.params.size());
-    return is_param ? layer.params[static_cast<std::size_t>(position)] : -1;
-  }
-
   void count_uses(const ExportedLayer& layer) {
     for (const GraphNode& node : graph(layer.train).nodes) {
       for_each_value(node, [&](int value) {
-        if (const int p = param_of(layer, value); p >= 0) ++uses_[static_cast<std::size_t>(p)].all;
+        if (const int p = layer.param_of(value); p >= 0) ++uses_[static_cast<std::size_t>(p)].all;
       });
       const auto linear = linear_call(node);
-      const int weight = linear ? param_of(layer, linear->weight) : -1;
+      const int weight = linear ? layer.param_of(linear->weight) : -1;
       if (weight < 0) continue;
       ++uses_[static_cast<std::size_t>(weight)].linear;
       uses_[static_cast<std::size_t>(weight)].transposed = linear->transposed;
@@ -195,7 +188,7 @@ class Lora {
     while (value >= first) {
       const auto& node =
           made_by.nodes[static_cast<std::size_t>(makers[static_cast<std::size_t>(value - first)])];
-      if (const auto linear = linear_call(node)) return param_of(layer, linear->weight);
+      if (const auto linear = linear_call(node)) return layer.param_of(linear->weight);
       std::set<int> reads;
       for_each_value(node, [&](int read) { reads.insert(read); });
       if (reads.size() != 1) return -1;

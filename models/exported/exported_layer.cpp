@@ -7,6 +7,7 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,17 +17,13 @@
 #include "models/base/compute_type.h"
 #include "models/base/cross_entropy.h"
 #include "models/graphs/graph_program.h"
+#include "models/graphs/tensor_types.h"
 #include "spillway/error.h"
 
 namespace spillway {
 namespace {
 
 using Tensors = std::span<const at::Tensor>;
-
-at::ScalarType scalar_type(ValueType type) {
-  if (type == ValueType::boolean) return at::kBool;
-  return type == ValueType::i64 ? at::kLong : at::kFloat;
-}
 
 /// [B, values] -> [B, shape...]
 at::Tensor part_of(const at::Tensor& rows, const ExportedInput& part) {
@@ -139,13 +136,19 @@ class ExportedLayerRun final : public Layer {
   GraphProgram train_, eval_;
 };
 
+/// Whether targets may be ignored. Otherwise nothing has to wait for the number of those that
+/// count.
+bool may_ignore(const ExportedLoss& loss, const ExportedInput& targets) {
+  const std::int64_t ignored = loss.ignore_index;
+  return targets.limit == 0 || (ignored >= 0 && ignored < targets.limit);
+}
+
 /// A loss that compares values with targets: a sum over examples and their weight.
 class ExportedLossRun final : public Layer {
  public:
   ExportedLossRun(const ExportedSpec& spec, std::vector<GraphInput> inputs)
       : loss_(spec.loss), has_accuracy_(spec.has_accuracy), inputs_(std::move(inputs)) {
-    const std::int64_t limit = inputs_[1].part->limit, ignored = loss_.ignore_index;
-    may_ignore_ = limit == 0 || (ignored >= 0 && ignored < limit);
+    may_ignore_ = may_ignore(loss_, *inputs_[1].part);
   }
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
@@ -182,7 +185,7 @@ class ExportedLossRun final : public Layer {
 
   ExportedLoss loss_;
   bool has_accuracy_;
-  bool may_ignore_ = false;  ///< otherwise nothing has to wait for the number of classes that count
+  bool may_ignore_ = false;
   std::vector<GraphInput> inputs_;
 };
 
@@ -191,20 +194,22 @@ class ExportedLossRun final : public Layer {
 class DividedLossRun final : public Layer {
  public:
   DividedLossRun(const ExportedSpec& spec, std::vector<GraphInput> inputs)
-      : ignore_index_(spec.loss.ignore_index),
+      : loss_(spec.loss),
         has_accuracy_(spec.has_accuracy),
+        may_ignore_(may_ignore(loss_, *inputs.back().part)),
         inputs_(std::move(inputs)) {}
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
     std::vector<at::Tensor> taken = take(inputs_, inputs);
     const at::Tensor classes = taken.back().reshape({-1});
     taken.pop_back();
+    const at::Tensor counts = classes.ne(loss_.ignore_index);
+    if (may_ignore_) check(classes, counts);
     const at::Tensor pieces = at::stack(taken);  // [pieces, N, columns]
-    const at::Tensor counts = classes.ne(ignore_index_);
-    const at::Tensor sums = at::logsumexp(pieces.select(2, 0), 0);
-    const at::Tensor losses = (sums - pieces.select(2, 1).sum(0)) * counts;
-    LayerResult result{.output = losses.sum(),
-                       .weight = static_cast<double>(counts.sum().item<std::int64_t>())};
+    const at::Tensor losses = at::logsumexp(pieces.select(2, 0), 0) - pieces.select(2, 1).sum(0);
+    LayerResult result{.output = at::where(counts, losses, 0).sum(),
+                       .weight = static_cast<double>(may_ignore_ ? counts.sum().item<std::int64_t>()
+                                                                 : classes.numel())};
     if (context.training || !has_accuracy_) return result;
     const at::Tensor best = at::argmax(pieces.select(2, 2), 0, /*keepdim=*/true);
     const at::Tensor guessed = pieces.select(2, 3).gather(0, best).squeeze(0).to(at::kLong);
@@ -214,8 +219,18 @@ class DividedLossRun final : public Layer {
   }
 
  private:
-  std::int64_t ignore_index_;
+  /// No piece has the logit of a class that is none.
+  void check(const at::Tensor& classes, const at::Tensor& counts) const {
+    const at::Tensor are_none = (classes.lt(0) | classes.ge(loss_.classes)).logical_and(counts);
+    if (!are_none.any().item<bool>()) return;
+    throw Error(fmt::format("loss: target {} is no class from 0 to {}",
+                            classes.masked_select(are_none)[0].item<std::int64_t>(),
+                            loss_.classes - 1));
+  }
+
+  ExportedLoss loss_;
   bool has_accuracy_;
+  bool may_ignore_;
   std::vector<GraphInput> inputs_;
 };
 

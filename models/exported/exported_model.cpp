@@ -12,6 +12,7 @@
 #include "models/exported/adapter.h"
 #include "models/exported/exported_layer.h"
 #include "models/graphs/graph_file.h"
+#include "models/graphs/tensor_types.h"
 #include "models/pieces/divide.h"
 #include "spillway/error.h"
 #include "spillway/exported.h"
@@ -25,15 +26,6 @@ namespace {
 
 constexpr int kRows = 0;  // the edge of the batch
 
-at::ScalarType scalar_type(const TensorEntry& entry) {
-  static const std::map<std::string, at::ScalarType> types{{"F32", at::kFloat},
-                                                           {"BF16", at::kBFloat16},
-                                                           {"I64", at::kLong},
-                                                           {"I32", at::kInt},
-                                                           {"BOOL", at::kBool}};
-  return types.at(entry.dtype);
-}
-
 at::Tensor read_tensor(const GraphFile& file, const TensorEntry& entry) {
   at::Tensor tensor = at::empty(entry.shape, scalar_type(entry));
   file.tensors().read(entry, 0,
@@ -41,9 +33,7 @@ at::Tensor read_tensor(const GraphFile& file, const TensorEntry& entry) {
   return tensor;
 }
 
-bool is_frozen(const ExportedParam& param) {
-  return !param.trainable && param.statistic.kind == StatisticSpec::Kind::none;
-}
+bool is_frozen(const ExportedParam& param) { return !param.trainable && !param.is_statistic(); }
 
 /// What all models of a factory share.
 struct Loaded {
@@ -232,19 +222,13 @@ class Lowering {
     return end > begin ? loaded.file.map(begin, end - begin) : nullptr;
   }
 
-  DType type_of(const ExportedParam& param) const {
-    if (param.tensor.dtype == "I64") return DType::i64;
-    const bool is_statistic = param.statistic.kind != StatisticSpec::Kind::none;
-    return is_statistic ? DType::f32 : spec_.dtype;
-  }
-
   void add_param(const ExportedParam& param, const std::string& content) {
     ParamSpec made{.name = param.tensor.name,
-                   .tensor = {type_of(param), dims_of(param.shape())},
+                   .tensor = {type_of(spec_, param), dims_of(param.shape())},
                    .trainable = param.trainable,
                    .decay = param.decay,
                    .statistic = param.statistic,
-                   .keeps_type = type_of(param) == DType::f32,
+                   .keeps_type = type_of(spec_, param) == DType::f32,
                    .content = content};
     if (param.part) {
       made.name += fmt::format("/{}", param.part->piece);
@@ -290,7 +274,7 @@ class Lowering {
     auto inputs = inputs_of(layer.inputs, made.inputs, hash);
     for (const int p : layer.params) {
       const auto& param = spec_.params[static_cast<std::size_t>(p)];
-      hash.add(param.shape(), fmt::format("{} {}", static_cast<int>(type_of(param)),
+      hash.add(param.shape(), fmt::format("{} {}", static_cast<int>(type_of(spec_, param)),
                                           param.trainable ? "trained" : "fixed"));
     }
     auto constants = loaded_->constants_at(layer.constants);
@@ -304,8 +288,9 @@ class Lowering {
     auto run = make_exported_layer(spec_, layer, std::move(inputs), std::move(constants));
     TensorSpec output{layer.dtype, std::move(dims)};
     if (layer.makes_term) {
-      edges_.push_back(builder_.add_term(std::move(made), std::move(run),
-                                         {.name = layer.name + ".sum", .tensor = output}));
+      edges_.push_back(builder_.add_term(
+          std::move(made), std::move(run),
+          {.name = layer.name + ".sum", .tensor = output, .differentiable = layer.differentiable}));
     } else {
       edges_.push_back(builder_.add_layer(std::move(made), std::move(run), output));
       builder_.spec().edges.back().differentiable = layer.differentiable;
@@ -315,7 +300,7 @@ class Lowering {
   void add_loss() {
     const ExportedLoss& loss = spec_.loss;
     KindHash hash;
-    LayerSpec made{.name = "loss"};
+    LayerSpec made{.name = "loss", .draws_as = loss.draws_as};
     auto inputs = inputs_of(loss.inputs, made.inputs, hash);
     auto constants = loaded_->constants_at(loss.constants);
     for (const at::Tensor& constant : constants) hash.add(constant);
@@ -386,6 +371,10 @@ ExportedInfo exported_info(const std::filesystem::path& path) {
   if (spec.has_accuracy) info.metrics.emplace_back("accuracy");
   if (spec.has_perplexity) info.metrics.emplace_back("perplexity");
   return info;
+}
+
+TorchPieces possible_pieces(const std::filesystem::path& path, const TorchPieces& wanted) {
+  return possible_pieces(GraphFile(path).spec(), wanted);
 }
 
 ModelFactory exported_factory(const std::filesystem::path& path, const TorchPieces& pieces) {

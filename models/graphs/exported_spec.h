@@ -81,6 +81,7 @@ struct ExportedParam {
   /// What the layer gets of the tensor; nothing: all of it.
   std::optional<ExportedPart> part = std::nullopt;
 
+  bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }
   /// As the layer gets it.
   std::vector<std::int64_t> shape() const;
 };
@@ -104,6 +105,9 @@ struct ExportedLayer {
   /// The output is a term of one value, of which all pieces make terms.
   bool makes_term = false;
   int draws_as = -1;  ///< see LayerSpec
+
+  /// The parameter of the model that a value of its graphs is; -1: it is none.
+  int param_of(int value) const;
 };
 
 struct ExportedLoss {
@@ -116,6 +120,8 @@ struct ExportedLoss {
   double label_smoothing = 0;
   std::vector<int> constants;  ///< of a graph
   int train = 0, eval = 0;     ///< of a graph
+  std::int64_t classes = 0;    ///< of `divided`
+  int draws_as = -1;           ///< see LayerSpec
 };
 
 struct ExportedSpec {

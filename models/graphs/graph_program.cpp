@@ -95,8 +95,15 @@ GraphProgram::Step GraphProgram::step_of(const GraphNode& node, const Given& giv
 }
 
 GraphProgram::Dropout GraphProgram::dropout_of(const GraphNode& node) {
-  require_shape(node, 2);
-  const Dropout dropout{.x = value_at(node, 0), .p = number_at(node, 1), .draw = num_draws_++};
+  const bool has_number = node.args.size() == 3;
+  require_shape(node, has_number ? 3 : 2);
+  Dropout dropout{.x = value_at(node, 0), .p = number_at(node, 1), .draw = num_draws_++};
+  if (has_number) {
+    const double number = number_at(node, 2);
+    if (!(number >= 0 && number < kMostDropouts))
+      throw Error(fmt::format("has number {}, must be from 0 to {}", number, kMostDropouts - 1));
+    dropout.draw = static_cast<std::uint32_t>(number);
+  }
   if (!(dropout.p >= 0 && static_cast<float>(dropout.p) < 1))
     throw Error(
         fmt::format("drops with probability {}, must be at least 0 and below 1", dropout.p));

@@ -292,9 +292,8 @@ class SpecReader {
     }
     for (std::size_t p = 0; p < uses.size(); ++p) {
       const ExportedParam& param = spec_.params[p];
-      const bool is_statistic = param.statistic.kind != StatisticSpec::Kind::none;
       if (uses[p] == 0) fail_for("parameter", param.tensor.name, "belongs to no layer");
-      if (is_statistic && uses[p] > 1)
+      if (param.is_statistic() && uses[p] > 1)
         fail_for("statistic", param.tensor.name, "belongs to several layers");
     }
     for (std::size_t l = 0; l < spec_.layers.size(); ++l) {
@@ -328,6 +327,12 @@ class SpecReader {
 }  // namespace
 
 std::int64_t ExportedInput::elements() const { return elements_of(shape); }
+
+int ExportedLayer::param_of(int value) const {
+  const int position = value - static_cast<int>(inputs.size());
+  const bool is_param = position >= 0 && position < static_cast<int>(params.size());
+  return is_param ? params[static_cast<std::size_t>(position)] : -1;
+}
 
 std::vector<std::int64_t> ExportedParam::shape() const {
   std::vector<std::int64_t> sizes = tensor.shape;

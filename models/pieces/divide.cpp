@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/base/config_check.h"
@@ -26,14 +27,17 @@ std::size_t at(int number) { return static_cast<std::size_t>(number); }
 struct Tries {
   std::int64_t pieces = 1;
   bool has_divided = false;
-  std::string reason = {};  ///< of the first layer that could not be divided
+  std::string reason = {};  ///< of the layer that says most; of several, the first
+  Indivisible::Cause cause = {};
 
   bool are_wanted() const { return pieces > 1; }
-  void note(const std::string& problem) {
-    if (reason.empty()) reason = problem;
+  void note(const Indivisible& problem) {
+    if (!reason.empty() && problem.cause <= cause) return;
+    reason = problem.reason;
+    cause = problem.cause;
   }
   void note(const std::string& layer, const Indivisible& problem) {
-    note(fmt::format("layer '{}': {}", layer, problem.reason));
+    note({fmt::format("layer '{}': {}", layer, problem.reason), problem.cause});
   }
 };
 
@@ -51,11 +55,12 @@ class Divider {
     count_uses();
     find_vocabulary();
     std::vector<ExportedLayer> whole = std::exchange(spec_.layers, {});
-    num_draws_ = static_cast<int>(whole.size()) + 1;
+    spec_.loss.draws_as = static_cast<int>(whole.size());
+    num_draws_ = spec_.loss.draws_as + 1;
+    for (const ExportedLayer& layer : whole) names_.insert(layer.name);
     for (std::size_t l = 0; l < whole.size(); ++l) {
       ExportedLayer& layer = whole[l];
       layer.draws_as = static_cast<int>(l);
-      names_.insert(layer.name);
       move_sources(layer.inputs);
       is_head_ = head_ && head_ == static_cast<int>(l);
       numbers_.push_back(add(std::move(layer)));
@@ -77,10 +82,12 @@ class Divider {
     }
   }
 
-  /// Whether the layers that share vocabulary parameters of these pieces are all divided.
+  /// A parameter and how it would be divided.
+  using Use = std::tuple<int, Division, int>;
+  /// Whether all layers with a parameter of these pieces can be divided in the same way.
   bool is_shared_by_all(const LayerPieces& pieces) const {
     return std::ranges::all_of(pieces.params, [&](const auto& param) {
-      const auto count = vocabulary_uses_.find({param.first, pieces.pieces});
+      const auto count = vocabulary_uses_.find({param.first, param.second, pieces.pieces});
       return count != vocabulary_uses_.end() && count->second == uses_[at(param.first)];
     });
   }
@@ -101,20 +108,20 @@ class Divider {
     return static_cast<int>(spec_.layers.size()) - 1;
   }
   int part_of(int param, int piece, const LayerPieces& pieces);
-  /// The layer's name or, for what is divided in it later, the name with a number.
-  std::string name_of_pieces(const std::string& layer);
+  /// The name or, if a layer has it, the name with a number.
+  std::string free_name(const std::string& wanted);
+  Tries& tries_of(PiecesKind kind);
 
   ExportedSpec& spec_;
   const TorchPieces& pieces_;
   Tries attention_, mlp_, vocabulary_, linear_;
-  std::vector<int> uses_;  // by parameter: layers
-  /// By parameter and number of pieces: layers that can have so many.
-  std::map<std::pair<int, int>, int> vocabulary_uses_;
+  std::vector<int> uses_;                     // by parameter: layers
+  std::map<Use, int> vocabulary_uses_;        // layers that can be divided so
   std::optional<int> head_;                   // the layer before the loss, if it is divided
   bool is_head_ = false;                      // of the layer that is added
   std::vector<int> numbers_;                  // by whole layer: the last one that stands for it
   std::map<std::pair<int, int>, int> parts_;  // by parameter and piece
-  std::set<std::string> names_, divided_names_;
+  std::set<std::string> names_, divided_;     // of layers
   int num_draws_ = 0;
 };
 
@@ -136,6 +143,8 @@ std::optional<LayerPieces> Divider::find_vocabulary_in(const LayerFacts& facts, 
   try {
     return pieces_of_embedding(spec_, facts, pieces_.vocabulary);
   } catch (const Indivisible& problem) {
+    if (problem.cause != Indivisible::Cause::structure)
+      vocabulary_.note(facts.layer->name, problem);
     return std::nullopt;
   }
 }
@@ -158,17 +167,18 @@ void Divider::find_vocabulary() {
       const auto found = find_vocabulary_in(facts, is_head);
       if (!found) continue;
       for (const auto& [param, division] : found->params)
-        ++vocabulary_uses_[{param, found->pieces}];
+        ++vocabulary_uses_[{param, division, found->pieces}];
       if (found->kind == PiecesKind::head) of_head = found;
     } catch (const Indivisible& problem) {
       vocabulary_.note(spec_.layers[l].name, problem);
     }
   }
   if (of_head && is_shared_by_all(*of_head)) head_ = last;
-  for (const auto& [key, count] : vocabulary_uses_) {
-    if (count == uses_[at(key.first)]) continue;
-    vocabulary_.note(fmt::format("parameter '{}' is tied to a layer that stays whole",
-                                 spec_.params[at(key.first)].tensor.name));
+  for (const auto& [use, count] : vocabulary_uses_) {
+    const int param = std::get<0>(use);
+    if (count == uses_[at(param)]) continue;
+    vocabulary_.note({fmt::format("parameter '{}' is tied to a layer that stays whole",
+                                  spec_.params[at(param)].tensor.name)});
   }
 }
 
@@ -188,7 +198,9 @@ std::optional<LayerPieces> Divider::find(const LayerFacts& facts) {
       require_untied(*found);
       return found;
     } catch (const Indivisible& problem) {
+      // A layer may have both, but then the other reason says more.
       (facts.attends() ? attention_ : mlp_).note(name, problem);
+      mlp_.note(name, {problem.reason, Indivisible::Cause::structure});
     }
   }
   for (const int matrix : matrices) {
@@ -215,21 +227,34 @@ int Divider::add(ExportedLayer layer) {
   return append(std::move(layer));
 }
 
-std::string Divider::name_of_pieces(const std::string& layer) {
-  std::string name = layer;
-  for (int i = 2; !divided_names_.insert(name).second; ++i) name = fmt::format("{}.{}", layer, i);
+std::string Divider::free_name(const std::string& wanted) {
+  std::string name = wanted;
+  for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}.{}", wanted, i);
   return name;
+}
+
+Tries& Divider::tries_of(PiecesKind kind) {
+  switch (kind) {
+    case PiecesKind::attention:
+      return attention_;
+    case PiecesKind::mlp:
+      return mlp_;
+    case PiecesKind::linear:
+      return linear_;
+    default:
+      return vocabulary_;
+  }
 }
 
 int Divider::add_divided(const LayerFacts& facts, const LayerPieces& pieces) {
   const bool is_head = std::exchange(is_head_, false);
-  const std::string name = name_of_pieces(facts.layer->name);
+  const std::string& layer = facts.layer->name;
+  // The last of the layers that stand for it has its name.
+  const std::string name = divided_.insert(layer).second ? layer : free_name(layer);
   PieceWriter writer(spec_, facts, pieces);
   ExportedSource computed;
   if (pieces.sides[0].computed >= 0) {
-    ExportedLayer before = writer.before(name + ".input");
-    before.draws_as = num_draws_++;
-    computed.layer = add(std::move(before));
+    computed.layer = add(writer.before(free_name(name + ".input")));
   }
   const ExportedSource targets = is_head ? spec_.loss.inputs[1] : ExportedSource();
   std::vector<ExportedSource> joined;
@@ -240,16 +265,16 @@ int Divider::add_divided(const LayerFacts& facts, const LayerPieces& pieces) {
     made.draws_as = num_draws_++;
     joined.push_back({.layer = append(std::move(made))});
   }
-  Tries* const tries[] = {&attention_, &mlp_, &linear_, &vocabulary_, &vocabulary_};
-  tries[static_cast<std::size_t>(pieces.kind)]->has_divided = true;
+  tries_of(pieces.kind).has_divided = true;
   if (is_head) {
     spec_.loss.kind = ExportedLoss::Kind::divided;
+    spec_.loss.classes = facts.layer->shape.back();
     joined.push_back(targets);
     spec_.loss.inputs = std::move(joined);
     return static_cast<int>(spec_.layers.size()) - 1;
   }
   if (pieces.makes_terms()) joined.resize(1);
-  return add(writer.after(facts.layer->name, computed, joined));
+  return add(writer.after(layer, computed, joined));
 }
 
 int Divider::part_of(int param, int piece, const LayerPieces& pieces) {
@@ -271,10 +296,11 @@ void Divider::check() const {
   const auto require = [&](const Tries& tries, const char* field, const char* what) {
     const std::string reason =
         tries.reason.empty() ? fmt::format("it has no {}", what) : tries.reason;
-    check.require(!tries.are_wanted() || tries.has_divided, field,
-                  fmt::format("is {}, but no {} of model '{}' can be divided: {}; write another "
-                              "number, or 1",
-                              tries.pieces, what, spec_.name, reason));
+    check.require(
+        !tries.are_wanted() || tries.has_divided, field,
+        fmt::format("is {}, but no {} of model '{}' can be divided: {}; write {}1", tries.pieces,
+                    what, spec_.name, reason,
+                    tries.cause == Indivisible::Cause::size ? "another number, or " : ""));
   };
   require(attention_, "attention", "attention");
   require(mlp_, "mlp", "MLP");
@@ -304,6 +330,22 @@ void Divider::replace_params() {
 }
 
 }  // namespace
+
+TorchPieces possible_pieces(const ExportedSpec& spec, const TorchPieces& wanted) {
+  TorchPieces possible;
+  for (auto kind : {&TorchPieces::attention, &TorchPieces::mlp, &TorchPieces::vocabulary,
+                    &TorchPieces::linear}) {
+    TorchPieces only;
+    only.*kind = wanted.*kind;
+    ExportedSpec divided = spec;
+    try {
+      divide(divided, only);
+      possible.*kind = wanted.*kind;
+    } catch (const ConfigError&) {
+    }
+  }
+  return possible;
+}
 
 void divide(ExportedSpec& spec, const TorchPieces& pieces) {
   ConfigCheck check(kPrefix);

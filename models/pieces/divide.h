@@ -10,4 +10,7 @@ namespace spillway {
 /// no layer can be divided; it says why for one of them.
 void divide(ExportedSpec& spec, const TorchPieces& pieces);
 
+/// Those of the wanted pieces that divide some layer; 1 for other kinds.
+TorchPieces possible_pieces(const ExportedSpec& spec, const TorchPieces& wanted);
+
 }  // namespace spillway

@@ -17,16 +17,21 @@ struct Division {
   auto operator<=>(const Division&) const = default;
 };
 
-/// Why a graph cannot be divided: "aten::cumsum is not known to divide".
+/// Why a graph cannot be divided: "aten::cumsum cannot work on parts".
 struct Indivisible {
   std::string reason;
-  bool is_by_size = false;  ///< another number of pieces may do
+  /// What says most to a user, last.
+  enum class Cause : std::uint8_t {
+    structure,  ///< nothing that pieces could share is there
+    operation,  ///< an operator, or how values depend on each other
+    size        ///< another number of pieces may do
+  } cause = Cause::operation;
 };
 
 /// The dimension that an argument means: -1 is the last of `rank`.
 int dimension(std::int64_t argument, std::size_t rank);
 
-/// The size of the part of a piece. Throws Indivisible unless it is whole.
+/// The size of the part of a piece. Throws Indivisible if there are no equal parts of whole size.
 std::int64_t part_size(const Shape& shape, const Division& division, std::int64_t pieces);
 
 /// Where in a tensor the elements are that a reshape to `to` divides as `division` says. Throws

@@ -65,7 +65,7 @@ class RegionFinder {
     return found;
   }
   [[noreturn]] void fail(int n) const {
-    throw Indivisible{fmt::format("{} is not known to divide", node(n).name())};
+    throw Indivisible{fmt::format("{} cannot work on parts", node(n).name())};
   }
   void require(int n, bool holds) const {
     if (!holds) fail(n);
@@ -118,12 +118,12 @@ class RegionFinder {
 /// The outputs of a matrix, or another dimension of what it multiplies.
 void linear(RegionFinder& find, int n, const Division& out) {
   const auto call = linear_call(find.node(n));
-  find.require(n, call.has_value());
+  find.require(n, call && find.rank(call->weight) == 2);
   const int input = find.value(n, call->input);
   if (out.dim + 1 == find.out_rank(n)) {
     find.read(input);
     find.divide(call->weight, {call->transposed ? 1 : 0, out.blocks});
-    if (call->bias >= 0) find.divide(call->bias, {0, out.blocks});
+    if (call->bias >= 0) find.align(call->bias, find.out_rank(n), out);
     return;
   }
   find.divide(input, out);
@@ -164,6 +164,13 @@ void same(RegionFinder& find, int n, const Division& out) {
   for_each_value(find.node(n), [&](int value) {
     if (!std::exchange(is_first, false)) find.read(value);
   });
+}
+
+/// The first argument in the type of the second, which may be divided, too.
+void type_as(RegionFinder& find, int n, const Division& out) {
+  const int input = find.value(n, 0), other = find.value(n, 1);
+  find.divide(input, out);
+  find.shape(other) == find.shape(input) ? find.divide(other, out) : find.read(other);
 }
 
 void reshape(RegionFinder& find, int n, const Division& out) {
@@ -211,6 +218,7 @@ void permute(RegionFinder& find, int n, const Division& out) {
 
 void unsqueeze(RegionFinder& find, int n, const Division& out) {
   const int added = dimension(find.number(n, 1), find.out_shape(n).size());
+  find.require(n, out.dim != added);
   find.divide(find.value(n, 0), {out.dim > added ? out.dim - 1 : out.dim, out.blocks});
 }
 
@@ -260,7 +268,10 @@ void slice(RegionFinder& find, int n, const Division& out) {
 
 void cat(RegionFinder& find, int n, const Division& out) {
   find.require(n, dimension(find.number(n, 1), find.out_shape(n).size()) != out.dim);
-  for_each_value(find.node(n), [&](int value) { find.divide(value, out); });
+  for_each_value(find.node(n), [&](int value) {
+    find.require(n, find.rank(value) == find.out_rank(n));
+    find.divide(value, out);
+  });
 }
 
 /// split, chunk: along the divided dimension the parts must have one size, and are the blocks of
@@ -339,7 +350,7 @@ const std::map<std::string_view, Rule>& rules() {
       {"aten::t", &transpose_matrix},
       {"aten::to", &same},
       {"aten::transpose", &transpose},
-      {"aten::type_as", &pointwise},
+      {"aten::type_as", &type_as},
       {"aten::unbind", &select},
       {"aten::unflatten", &unflatten},
       {"aten::unsqueeze", &unsqueeze},

@@ -4,38 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
+#include "models/base/compute_type.h"
 #include "models/graphs/graph_node.h"
+#include "models/graphs/tensor_types.h"
 #include "spillway/error.h"
 
 namespace spillway {
 namespace {
 
 using Side = LayerPieces::Side;
-
-at::ScalarType scalar_type(DType dtype) {
-  return dtype == DType::f32 ? at::kFloat : dtype == DType::bf16 ? at::kBFloat16 : at::kLong;
-}
-
-at::ScalarType scalar_type(const ExportedSpec& spec, const ExportedParam& param) {
-  if (param.tensor.dtype == "I64") return at::kLong;
-  const bool is_statistic = param.statistic.kind != StatisticSpec::Kind::none;
-  return is_statistic ? at::kFloat : scalar_type(spec.dtype);
-}
-
-at::ScalarType scalar_type(const TensorEntry& constant) {
-  if (constant.dtype == "I64") return at::kLong;
-  if (constant.dtype == "I32") return at::kInt;
-  if (constant.dtype == "BOOL") return at::kBool;
-  return constant.dtype == "BF16" ? at::kBFloat16 : at::kFloat;
-}
-
-at::ScalarType scalar_type(ValueType type) {
-  if (type == ValueType::boolean) return at::kBool;
-  return type == ValueType::i64 ? at::kLong : at::kFloat;
-}
 
 GraphFacts::Given given(std::vector<std::int64_t> shape, at::ScalarType type, bool is_fixed) {
   return {at::empty(shape, at::TensorOptions(type).device(at::kMeta)), is_fixed};
@@ -56,7 +38,7 @@ std::vector<GraphFacts::Given> given_to(const ExportedSpec& spec, const Exported
   }
   for (const int p : layer.params) {
     const ExportedParam& param = spec.params[static_cast<std::size_t>(p)];
-    values.push_back(given(param.shape(), scalar_type(spec, param), /*is_fixed=*/false));
+    values.push_back(given(param.shape(), scalar_type(type_of(spec, param)), /*is_fixed=*/false));
   }
   for (const int c : layer.constants) {
     const TensorEntry& constant = spec.constants[static_cast<std::size_t>(c)];
@@ -65,8 +47,13 @@ std::vector<GraphFacts::Given> given_to(const ExportedSpec& spec, const Exported
   return values;
 }
 
-int last_dim(const GraphFacts& facts, int value) {
-  return static_cast<int>(facts.shape(value).size()) - 1;
+/// The last dimension, all of it one block.
+Division last_dim(const GraphFacts& facts, int value) {
+  return {static_cast<int>(facts.shape(value).size()) - 1};
+}
+
+[[noreturn]] void refuse_structure(const char* reason) {
+  throw Indivisible{reason, Indivisible::Cause::structure};
 }
 
 /// The only node that multiplies by a matrix.
@@ -105,6 +92,10 @@ class Surroundings {
     facts_.add_makers(facts_.graph().result, /*only_fixed=*/false, {side_.joined, side_.computed},
                       side_.after);
     check_after();
+    check_params();
+    const std::set<int> of_pieces = reads_of_pieces(), before = reads_of(side_.before);
+    require(side_.computed >= 0 || has_input(of_pieces), "pieces would have no input");
+    require(side_.computed < 0 || has_input(before), "what pieces read needs no input");
   }
 
  private:
@@ -112,18 +103,52 @@ class Surroundings {
     if (!holds) throw Indivisible{reason};
   }
 
+  bool is_param(int value) const { return layer_.layer->param_of(value) >= 0; }
   bool is_statistic(int value) const {
-    const int param = layer_.param(value);
-    return param >= 0 && spec_.params[static_cast<std::size_t>(param)].statistic.kind !=
-                             StatisticSpec::Kind::none;
+    const int param = layer_.layer->param_of(value);
+    return param >= 0 && spec_.params[static_cast<std::size_t>(param)].is_statistic();
+  }
+
+  std::set<int> inside() const {
+    std::set<int> nodes = side_.region.nodes;
+    if (side_.node >= 0) nodes.insert(side_.node);
+    return nodes;
+  }
+  std::set<int> reads_of(const std::set<int>& nodes) const {
+    std::set<int> values;
+    for (const int n : nodes)
+      for_each_value(facts_.node(n), [&](int value) { values.insert(value); });
+    return values;
+  }
+  /// What comes after them adds the bias of their product.
+  std::set<int> reads_of_pieces() const {
+    std::set<int> nodes = side_.region.nodes;
+    nodes.insert(side_.shared.begin(), side_.shared.end());
+    std::set<int> values = reads_of(nodes);
+    if (side_.node < 0) return values;
+    std::set<int> last = reads_of({side_.node});
+    last.erase(bias());
+    values.merge(last);
+    return values;
+  }
+  /// Of the product whose terms the pieces make; -1: none.
+  int bias() const {
+    const auto call = side_.node < 0 ? std::nullopt : linear_call(facts_.node(side_.node));
+    return call ? call->bias : -1;
+  }
+  bool has_input(const std::set<int>& values) const {
+    return std::ranges::any_of(values, [&](int value) { return layer_.is_input(value); });
   }
 
   void check_given() const {
     for (const auto& [value, division] : side_.region.divided) {
-      const bool is_ok = !facts_.is_given(value) || facts_.is_fixed(value) ||
-                         (layer_.param(value) >= 0 && !is_statistic(value));
-      require(is_ok, "no matrix is in front of what pieces would compute");
+      if (!facts_.is_given(value) || side_.region.sliced.contains(value)) continue;
+      if (!is_param(value) || is_statistic(value))
+        refuse_structure("no matrix is in front of what pieces would compute");
     }
+    const bool is_ready =
+        bias() < 0 || (facts_.is_given(bias()) && !side_.region.divided.contains(bias()));
+    require(is_ready, "a bias is computed, or shared by two products");
   }
 
   void add_shared(int value) { facts_.add_makers(value, /*only_fixed=*/true, {}, side_.shared); }
@@ -137,21 +162,24 @@ class Surroundings {
   }
 
   void check_after() const {
-    std::set<int> inside = side_.region.nodes;
-    if (side_.node >= 0) inside.insert(side_.node);
-    require(!overlap(side_.after, inside), "something else reads a value that pieces share");
-    require(!overlap(side_.before, inside), "pieces would read their own results");
+    const std::set<int> nodes = inside();
+    require(!overlap(side_.after, nodes), "something else reads a value that pieces share");
+    require(!overlap(side_.before, nodes), "pieces would read their own results");
     for (const int n : side_.after) {
       const bool is_twice = side_.before.contains(n) && !facts_.is_fixed(facts_.output(n));
       require(!is_twice, "two values would have to pass by the pieces");
     }
-    for (int n = 0; n < facts_.num_nodes(); ++n) {
-      if (inside.contains(n)) continue;
-      for_each_value(facts_.node(n), [&](int value) {
-        const bool is_shared = value != side_.joined && side_.region.divided.contains(value) &&
-                               !side_.region.sliced.contains(value);
-        require(!is_shared, "something else reads a parameter that pieces share");
-      });
+  }
+
+  /// A parameter in several layers would be tied.
+  void check_params() const {
+    const std::set<int> of_pieces = reads_of_pieces(), before = reads_of(side_.before);
+    std::set<int> after = reads_of(side_.after);
+    after.insert(bias());
+    for (int value = layer_.num_inputs(); value < facts_.num_given(); ++value) {
+      if (!is_param(value)) continue;
+      const auto count = of_pieces.count(value) + before.count(value) + after.count(value);
+      require(count < 2, "pieces and something else read the same parameter");
     }
   }
 
@@ -177,7 +205,8 @@ LayerPieces just_so_many(const ExportedSpec& spec, const LayerFacts& layer, Piec
     Surroundings(spec, layer, facts, side).find();
     std::map<int, Division> params;
     for (const auto& [value, division] : side.region.divided) {
-      if (const int param = layer.param(value); param >= 0) params.emplace(param, division);
+      if (const int param = layer.layer->param_of(value); param >= 0)
+        params.emplace(param, division);
     }
     if (s > 0 && params != pieces.params)
       throw Indivisible{"training and evaluation differ in what pieces share"};
@@ -202,7 +231,7 @@ LayerPieces pieces_with(const ExportedSpec& spec, const LayerFacts& layer, Piece
       return just_so_many(spec, layer, kind, number, find_side);
     } catch (const Indivisible& problem) {
       if (!first) first = problem;
-      if (!problem.is_by_size) break;
+      if (problem.cause != Indivisible::Cause::size) break;
     }
   }
   throw Indivisible(*first);
@@ -213,10 +242,15 @@ Side side_before(const GraphFacts& facts, int weight, std::int64_t pieces) {
   const auto call = linear_call(facts.node(side.node));
   const int input = argument<GraphValue>(facts.node(side.node), call->input)->number;
   side.joined = facts.output(side.node);
-  side.region = region_before(facts, input, {last_dim(facts, input)}, pieces);
+  side.region = region_before(facts, input, last_dim(facts, input), pieces);
+  const bool has_matrix = std::ranges::any_of(side.region.divided, [&](const auto& each) {
+    return facts.is_given(each.first) && !facts.is_fixed(each.first);
+  });
+  if (!has_matrix) refuse_structure("no matrix is in front of what pieces would compute");
   const Division columns{call->transposed ? 0 : 1};
   part_size(facts.shape(weight), columns, pieces);
-  side.region.divided.emplace(weight, columns);
+  if (side.region.whole.contains(weight) || !side.region.divided.emplace(weight, columns).second)
+    throw Indivisible{"it multiplies by a matrix in two ways"};
   return side;
 }
 
@@ -242,19 +276,23 @@ bool is_false(const GraphNode& node, std::size_t position) {
 
 }  // namespace
 
-int LayerFacts::param(int value) const {
-  const int position = value - num_inputs();
-  const bool is_param = position >= 0 && position < num_params();
-  return is_param ? layer->params[static_cast<std::size_t>(position)] : -1;
-}
-
 std::vector<int> LayerFacts::matrices() const {
   std::vector<int> found;
   for (const GraphNode& node : sides[0]->graph().nodes) {
     const auto call = linear_call(node);
-    if (call && param(call->weight) >= 0) found.push_back(call->weight);
+    if (call && layer->param_of(call->weight) >= 0) found.push_back(call->weight);
   }
   return found;
+}
+
+std::set<int> LayerFacts::unread() const {
+  std::set<int> values;
+  for (int p = 0; p < num_params(); ++p) values.insert(num_inputs() + p);
+  for (const auto& side : sides) {
+    for (const GraphNode& node : side->graph().nodes)
+      for_each_value(node, [&](int value) { values.erase(value); });
+  }
+  return values;
 }
 
 bool LayerFacts::attends() const {
@@ -293,41 +331,59 @@ LayerPieces pieces_of_product(const ExportedSpec& spec, const LayerFacts& facts,
   return pieces_with(
       spec, facts, PiecesKind::linear, pieces, [&](const GraphFacts& side, std::int64_t number) {
         const int joined = side.output(product_with(side, weight));
-        return Side{.region = region_before(side, joined, {last_dim(side, joined)}, number),
+        return Side{.region = region_before(side, joined, last_dim(side, joined), number),
                     .joined = joined};
       });
 }
 
 LayerPieces pieces_of_embedding(const ExportedSpec& spec, const LayerFacts& layer,
                                 std::int64_t pieces) {
-  return pieces_with(
-      spec, layer, PiecesKind::embedding, pieces,
-      [&](const GraphFacts& facts, std::int64_t number) {
-        for (int n = 0; n < facts.num_nodes(); ++n) {
-          const GraphNode& node = facts.node(n);
-          const auto* table = argument<GraphValue>(node, 0);
-          const auto* indices = argument<GraphValue>(node, 1);
-          if (node.op != "aten::embedding" || table == nullptr || indices == nullptr) continue;
-          if (!facts.is_given(table->number) || !is_false(node, 3) || !is_false(node, 4)) continue;
-          const std::int64_t rows = facts.shape(table->number).front();
-          if (!is_vocabulary(spec, layer, facts, indices->number, rows)) continue;
-          part_size(facts.shape(table->number), {0}, number);
-          Side side{.node = n, .joined = facts.output(n)};
-          side.region.divided.emplace(table->number, Division{0});
-          side.region.whole.insert(indices->number);
-          return side;
-        }
-        throw Indivisible{"it looks up no indices of the batch"};
-      });
+  return pieces_with(spec, layer, PiecesKind::embedding, pieces,
+                     [&](const GraphFacts& facts, std::int64_t number) {
+                       for (int n = 0; n < facts.num_nodes(); ++n) {
+                         const GraphNode& node = facts.node(n);
+                         const auto* table = argument<GraphValue>(node, 0);
+                         const auto* indices = argument<GraphValue>(node, 1);
+                         if (node.op != "aten::embedding" || table == nullptr || indices == nullptr)
+                           continue;
+                         const bool is_param = layer.layer->param_of(table->number) >= 0;
+                         if (!is_param || !is_false(node, 3) || !is_false(node, 4)) continue;
+                         const std::int64_t rows = facts.shape(table->number).front();
+                         if (!is_vocabulary(spec, layer, facts, indices->number, rows)) continue;
+                         part_size(facts.shape(table->number), {0}, number);
+                         Side side{.node = n, .joined = facts.output(n)};
+                         side.region.divided.emplace(table->number, Division{0});
+                         side.region.whole.insert(indices->number);
+                         return side;
+                       }
+                       refuse_structure("it looks up no indices of the batch");
+                     });
+}
+
+/// Whether a node has minus infinity as an argument. Pieces without any other class would have no
+/// gradient.
+static bool masks(const GraphNode& node) {
+  for (std::size_t a = 0; a < node.args.size(); ++a) {
+    const auto* number = argument<double>(node, a);
+    if (number != nullptr && std::isinf(*number)) return true;
+  }
+  return false;
 }
 
 LayerPieces pieces_of_head(const ExportedSpec& spec, const LayerFacts& facts, std::int64_t pieces) {
-  return pieces_with(
+  LayerPieces head = pieces_with(
       spec, facts, PiecesKind::head, pieces, [&](const GraphFacts& side, std::int64_t number) {
         const int joined = side.graph().result;
-        return Side{.region = region_before(side, joined, {last_dim(side, joined)}, number),
-                    .joined = joined};
+        Side found{.region = region_before(side, joined, last_dim(side, joined), number),
+                   .joined = joined};
+        for (const int n : found.region.nodes) {
+          if (masks(side.node(n))) throw Indivisible{"it masks classes"};
+        }
+        return found;
       });
+  if (head.sides[0].computed < 0 && !facts.unread().empty())
+    throw Indivisible{"a parameter would belong to no layer"};
+  return head;
 }
 
 }  // namespace spillway

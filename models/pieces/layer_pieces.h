@@ -24,10 +24,10 @@ struct LayerFacts {
   int num_inputs() const { return static_cast<int>(layer->inputs.size()); }
   int num_params() const { return static_cast<int>(layer->params.size()); }
   bool is_input(int value) const { return value < num_inputs(); }
-  /// The parameter of the model that a value is; -1: it is none.
-  int param(int value) const;
-  /// The values that are matrices by which a node of both graphs multiplies.
+  /// The values that are matrices by which a node of the training graph multiplies.
   std::vector<int> matrices() const;
+  /// The values that are parameters and that no node reads, such as counts of steps.
+  std::set<int> unread() const;
   /// Whether it has a softmax, as attentions have.
   bool attends() const;
 };

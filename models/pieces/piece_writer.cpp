@@ -1,6 +1,7 @@
 #include "models/pieces/piece_writer.h"
 
 #include <algorithm>
+#include <cassert>
 #include <initializer_list>
 #include <utility>
 
@@ -46,12 +47,14 @@ Rows rows_of(GraphWriter& writer, int indices, std::int64_t first, std::int64_t 
 
 ExportedLayer PieceWriter::before(const std::string& name) {
   Content content;
+  if (pieces_.kind == PiecesKind::head) content.given = facts_.unread();  // nothing comes after
   for (std::size_t s = 0; s < 2; ++s) content.nodes[s] = side(s).before;
   content.write = [&](std::size_t s, GraphWriter& writer, const std::vector<int>&) {
-    for (const int n : side(s).before) writer.copy(static_cast<std::size_t>(n));
+    for (const int n : side(s).before) copy(s, n, writer);
     return writer.number(side(s).computed);
   };
   ExportedLayer made = layer_of(name, content, [](int param) { return param; });
+  made.draws_as = facts_.layer->draws_as;
   made.shape = side_facts(kTraining).shape(side(kTraining).computed);
   made.dtype = dtype_of(side_facts(kTraining).type(side(kTraining).computed));
   return made;
@@ -104,6 +107,7 @@ ExportedLayer PieceWriter::after(const std::string& name, ExportedSource compute
                                  const std::vector<ExportedSource>& joined) {
   Content content;
   for (const ExportedSource source : joined) content.added.push_back({.source = source});
+  content.given = facts_.unread();
   const std::size_t num_pieces = joined.size();
   bool reads = false;
   for (std::size_t s = 0; s < 2; ++s) {
@@ -121,19 +125,10 @@ ExportedLayer PieceWriter::after(const std::string& name, ExportedSource compute
     const std::vector<int> of_pieces(added.begin(),
                                      added.begin() + static_cast<std::ptrdiff_t>(num_pieces));
     writer.set(side(s).joined, write_joined(s, of_pieces, writer));
-    for (const int n : side(s).after) writer.copy(static_cast<std::size_t>(n));
+    for (const int n : side(s).after) copy(s, n, writer);
     return writer.number(side_facts(s).graph().result);
   };
   ExportedLayer made = layer_of(name, content, [](int param) { return param; });
-  // Parameters that no node reads, such as counts of steps.
-  std::set<int> read;
-  for (std::size_t s = 0; s < 2; ++s) {
-    for (const GraphNode& node : side_facts(s).graph().nodes)
-      for_each_value(node, [&](int value) { read.insert(facts_.param(value)); });
-  }
-  for (const int param : facts_.layer->params) {
-    if (!read.contains(param)) made.params.push_back(param);
-  }
   made.shape = facts_.layer->shape;
   made.dtype = facts_.layer->dtype;
   made.draws_as = facts_.layer->draws_as;
@@ -159,14 +154,14 @@ ExportedLayer PieceWriter::layer_of(const std::string& name, const Content& cont
   for (const int value : given) {
     if (facts_.is_input(value)) {
       layer.inputs.push_back(facts_.layer->inputs[static_cast<std::size_t>(value)]);
-    } else if (const int param = facts_.param(value); param >= 0) {
+    } else if (const int param = facts_.layer->param_of(value); param >= 0) {
       layer.params.push_back(param_of(param));
     } else {
       const int constant = value - facts_.num_inputs() - facts_.num_params();
       layer.constants.push_back(facts_.layer->constants[static_cast<std::size_t>(constant)]);
     }
   }
-  if (layer.inputs.empty()) throw Indivisible{"a part of it would have no input"};
+  assert(!layer.inputs.empty());
   layer.train = write_graph(content, 0, given);
   layer.eval = write_graph(content, 1, given);
   layer.differentiable = is_differentiable(layer);
@@ -206,15 +201,25 @@ bool PieceWriter::is_differentiable(const ExportedLayer& layer) const {
          });
 }
 
+/// Dropouts keep the number that they have in the divided layer.
+Json& PieceWriter::copy(std::size_t s, int n, GraphWriter& writer) const {
+  const auto& nodes = side_facts(s).graph().nodes;
+  Json& call = writer.copy(static_cast<std::size_t>(n));
+  if (nodes[static_cast<std::size_t>(n)].op == kDropout && call["args"].size() == 2)
+    call["args"].push_back(
+        std::ranges::count(nodes.begin(), nodes.begin() + n, kDropout, &GraphNode::op));
+  return call;
+}
+
 void PieceWriter::write_parts(std::size_t s, int piece, GraphWriter& writer) const {
   const GraphRegion& region = side(s).region;
-  for (const int n : side(s).shared) writer.copy(static_cast<std::size_t>(n));
+  for (const int n : side(s).shared) copy(s, n, writer);
   for (const int value : region.sliced) {
     writer.set(value, write_slice(side_facts(s).shape(value), region.divided.at(value), piece,
                                   writer.number(value), writer));
   }
   for (const int n : region.nodes) {
-    Json& args = writer.copy(static_cast<std::size_t>(n))["args"];
+    Json& args = copy(s, n, writer)["args"];
     for (const NumberChange& change : region.changes) {
       if (change.node != n) continue;
       Json& arg = args[change.argument];
@@ -288,7 +293,7 @@ int PieceWriter::write_classes(std::size_t s, int piece, int targets, GraphWrite
   const Json chosen = add("aten::gather", "", {logits, 1, index, false});
   const Json target = add("aten::squeeze", "dim", {chosen, 1});
   Json columns{add("aten::logsumexp", "", {logits, list({1}), false}),
-               add("aten::mul", "Tensor", {target, value_json(rows.is_own)})};
+               add("aten::where", "ScalarOther", {value_json(rows.is_own), target, 0})};
   if (spec_.has_accuracy && s == kTraining) {
     const Json none =
         add("aten::zeros_like", "", {columns[0], nullptr, nullptr, nullptr, nullptr, nullptr});
@@ -318,7 +323,9 @@ int PieceWriter::write_joined(std::size_t s, const std::vector<int>& pieces,
     sum = writer.add("aten::add", "Tensor", {value_json(sum), bias, 1});
   }
   const at::ScalarType type = side_facts(s).type(side(s).joined);
-  return type == at::kFloat ? sum : converted(writer, sum, name_of(type));
+  if (type != at::kFloat) return converted(writer, sum, name_of(type));
+  // Only one layer may read terms, also if this one is divided again.
+  return sum == pieces.front() ? writer.add("aten::alias", "", {value_json(sum)}) : sum;
 }
 
 }  // namespace spillway

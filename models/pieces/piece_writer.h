@@ -55,6 +55,7 @@ class PieceWriter {
   int add_graph(ExportedGraph graph);
   bool is_differentiable(const ExportedLayer& layer) const;
 
+  GraphWriter::Json& copy(std::size_t side, int node, GraphWriter& writer) const;
   void write_parts(std::size_t side, int piece, GraphWriter& writer) const;
   /// The part of a fixed value.
   int write_slice(Shape shape, const Division& division, int piece, int value,

@@ -44,7 +44,7 @@ class Search {
       starts.push_back(std::move(draft));
     }
     if (space_.given) {
-      result_.known.push_back({"train.strategy", *space_.given, 1, price_(*space_.given)});
+      result_.known.push_back({"train.strategy", space_.given, 1, price_(*space_.given)});
       auto draft = to_draft(*space_.given, space_.layers, space_.model, space_.groups);
       if (draft) starts.push_back(std::move(*draft));
     }

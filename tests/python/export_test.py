@@ -320,7 +320,7 @@ class BitsTest(ExportCase):
                              {name: value.shape for name, value in state.items()})
         x, _ = vectors()
         with self.assertRaisesRegex(sp.ConfigError, "model.pieces.attention: is 3, but no atten.*"
-                                    " can be divided: it has no attention; write another number"):
+                                    " can be divided: it has no attention; write 1"):
             self.export(multilayer(), x[:NODE]).divided(attention=3)
         with self.assertRaisesRegex(sp.ConfigError, "model.pieces.mlp"):
             whole.divided(mlp=0)

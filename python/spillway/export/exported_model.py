@@ -25,7 +25,7 @@ class ExportedModel:
     batch_size: int  # samples of a virtual node: train.batch_size must be a multiple of it
     dtype: str  # "float32" or "bfloat16"
     row: Row  # what a sample consists of
-    layers: tuple[str, ...]  # names, in the order of execution
+    layers: tuple[str, ...]  # names, in the order of execution, without pieces
     state: Mapping[str, str]  # for each key of the module's state_dict, its tensor in the file
     pieces: Mapping[str, int] = field(default_factory=dict)  # as `divided` takes them
 
@@ -46,7 +46,8 @@ class ExportedModel:
         """The model with its layers in so many pieces, as `model.pieces` of a configuration.
 
         A piece is a layer, so a layer that is larger than a device trains in pieces. Their number
-        changes the order of additions. Raises ConfigError if no layer can be divided so.
+        changes the order of additions. Earlier pieces do not count. Raises ConfigError if no layer
+        can be divided.
         """
         pieces = {"attention": attention, "mlp": mlp, "vocabulary": vocabulary, "linear": linear}
         model = replace(self, pieces={kind: number for kind, number in pieces.items() if number != 1})

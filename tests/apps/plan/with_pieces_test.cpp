@@ -1,10 +1,14 @@
 #include "apps/plan/with_pieces.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/exported_transformer.h"
 
 namespace spillway {
 namespace {
@@ -38,6 +42,26 @@ TEST(WithPieces, LeavesAnRnnWhole) {
     EXPECT_EQ(with_pieces(config, 1),
               (Ways{{"model.pieces.vocabulary=1", "model.pieces.hidden=1"}}));
   }
+}
+
+/// Kinds of which it has no layers are left out.
+TEST(WithPieces, DividesWhatAFileHas) {
+  const testing::TemporaryFolder folder;
+  testing::exported_transformer({.writes = true}).write(folder / "net.spw");
+  RunConfig config;
+  config.family = ModelFamily::torch;
+  config.data_root = folder.path();
+  config.torch.path = "net.spw";
+  const auto way = [](int attention, int vocabulary, int linear) {
+    return std::vector<std::string>{fmt::format("model.pieces.attention={}", attention),
+                                    "model.pieces.mlp=1",
+                                    fmt::format("model.pieces.vocabulary={}", vocabulary),
+                                    fmt::format("model.pieces.linear={}", linear)};
+  };
+  EXPECT_EQ(with_pieces(config, 4), (Ways{way(4, 4, 1), way(1, 1, 4)}));
+  EXPECT_EQ(with_pieces(config, 1), Ways{way(1, 1, 1)});
+  config.adapter.emplace();
+  EXPECT_EQ(with_pieces(config, 4), Ways{});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,6 +34,32 @@ inline json node(const std::string& op, const std::string& overload, json args, 
 inline json graph(json nodes, int result) {
   return {{"nodes", std::move(nodes)}, {"result", result}};
 }
+
+inline json list(std::initializer_list<std::int64_t> numbers) {
+  return json(std::vector<std::int64_t>(numbers));
+}
+
+/// Numbers the values of a graph while it is written.
+class GraphNodes {
+ public:
+  explicit GraphNodes(int num_given) : next_(num_given) {}
+
+  /// Returns the first output.
+  int add(const std::string& op, const std::string& overload, json args, int outputs = 1) {
+    nodes_.push_back(node(op, overload, std::move(args), outputs));
+    next_ += outputs;
+    return next_ - outputs;
+  }
+  /// Its bias follows the weight.
+  int linear(int x, int weight) {
+    return add("aten::linear", "", {value(x), value(weight), value(weight + 1)});
+  }
+  json graph(int result) const { return testing::graph(nodes_, result); }
+
+ private:
+  json nodes_ = json::array();
+  int next_;
+};
 
 struct ExportedNet {
   json document;

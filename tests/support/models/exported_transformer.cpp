@@ -9,42 +9,22 @@ namespace {
 
 constexpr std::int64_t kSamples = 2, kHeadSize = kChannels / kHeads;
 
-json list(std::initializer_list<std::int64_t> numbers) { return json(std::vector(numbers)); }
-
-/// Numbers the values of a graph while it is written.
-class Nodes {
- public:
-  explicit Nodes(int num_given) : next_(num_given) {}
-
-  int add(const std::string& op, const std::string& overload, json args, int outputs = 1) {
-    nodes_.push_back(node(op, overload, std::move(args), outputs));
-    next_ += outputs;
-    return next_ - outputs;
-  }
-  json graph(int result) const { return testing::graph(nodes_, result); }
-
-  int norm(int x, int weight) {
-    return add("aten::layer_norm", "",
-               {value(x), list({kChannels}), value(weight), value(weight + 1), 1e-5, false});
-  }
-  int linear(int x, int weight) {
-    return add("aten::linear", "", {value(x), value(weight), value(weight + 1)});
-  }
-  int residual(int x, int branch, double dropout) {
-    if (dropout > 0) branch = add(kDropoutName, "", {value(branch), dropout});
-    return add("aten::add", "Tensor", {value(x), value(branch), 1});
-  }
-  static constexpr const char* kDropoutName = "spillway::dropout";
-
- private:
-  json nodes_ = json::array();
-  int next_;
-};
+int norm(GraphNodes& nodes, int x, int weight) {
+  return nodes.add("aten::layer_norm", "",
+                   {value(x), list({kChannels}), value(weight), value(weight + 1), 1e-5, false});
+}
+int residual(GraphNodes& nodes, int x, int branch, double dropout) {
+  if (dropout > 0) branch = nodes.add("spillway::dropout", "", {value(branch), dropout});
+  return nodes.add("aten::add", "Tensor", {value(x), value(branch), 1});
+}
 
 /// Given: x, norm weight and bias, qkv weight and bias, projection weight and bias, factors.
 json attention(const TransformerOptions& options, bool training) {
-  Nodes nodes(8);
-  const int qkv = nodes.linear(nodes.norm(0, 1), 3);
+  GraphNodes nodes(8);
+  int read = 0;
+  if (training && options.input_dropout > 0)
+    read = nodes.add("spillway::dropout", "", {value(read), options.input_dropout});
+  const int qkv = nodes.linear(norm(nodes, read, 1), 3);
   const int part = nodes.add("aten::split", "Tensor", {value(qkv), kChannels, 2}, 3);
   const auto heads = [&](int x) {
     const int split =
@@ -57,26 +37,27 @@ json attention(const TransformerOptions& options, bool training) {
   const int scores = nodes.add("aten::mul", "Tensor", {value(product), value(7)});
   int weights = nodes.add("aten::softmax", "int", {value(scores), -1, nullptr});
   if (training && options.attention_dropout > 0)
-    weights = nodes.add(Nodes::kDropoutName, "", {value(weights), options.attention_dropout});
+    weights = nodes.add("spillway::dropout", "", {value(weights), options.attention_dropout});
   const int mixed = nodes.add("aten::matmul", "", {value(weights), value(values)});
   const int back = nodes.add("aten::transpose", "int", {value(mixed), 1, 2});
   const int joined =
       nodes.add("aten::reshape", "", {value(back), list({kSamples, kPositions, kChannels})});
   const int branch = nodes.linear(joined, 5);
-  return nodes.graph(nodes.residual(0, branch, training ? options.residual_dropout : 0));
+  return nodes.graph(residual(nodes, 0, branch, training ? options.residual_dropout : 0));
 }
 
 /// Given: x, norm weight and bias, expansion [in, out] and bias, projection and bias.
 json mlp(const TransformerOptions& options, bool training) {
-  Nodes nodes(7);
-  const int flat = nodes.add("aten::reshape", "", {value(nodes.norm(0, 1)), list({-1, kChannels})});
+  GraphNodes nodes(7);
+  const int flat =
+      nodes.add("aten::reshape", "", {value(norm(nodes, 0, 1)), list({-1, kChannels})});
   int inner = nodes.add("aten::addmm", "", {value(4), value(flat), value(3), 1, 1});
   if (options.writes) inner = nodes.add("aten::relu_", "", {value(inner)});
   inner = nodes.add("aten::gelu", "", {value(inner), "tanh"});
   const int shaped =
       nodes.add("aten::view", "", {value(inner), list({kSamples, kPositions, kInner})});
   const int branch = nodes.linear(shaped, 5);
-  return nodes.graph(nodes.residual(0, branch, training ? options.residual_dropout : 0));
+  return nodes.graph(residual(nodes, 0, branch, training ? options.residual_dropout : 0));
 }
 
 }  // namespace
@@ -103,9 +84,9 @@ ExportedNet exported_transformer(const TransformerOptions& options) {
   for (std::size_t t = 0; t + 1 < net.tensors.size(); ++t) {
     params.push_back({{"name", net.tensors[t].first}, {"trainable", true}, {"decay", true}});
   }
-  Nodes embed(2), head(4), last(5);
+  GraphNodes embed(2), head(4);
   embed.add("aten::embedding", "", {value(1), value(0), 5, false, false});
-  const int logits = head.add("aten::linear", "", {value(head.norm(0, 1)), value(3), nullptr});
+  const int logits = head.add("aten::linear", "", {value(norm(head, 0, 1)), value(3), nullptr});
   const auto layer = [&](const char* name, const char* input, const std::vector<int>& of,
                          const std::vector<int>& constants, int graphs, std::int64_t width) {
     return json{{"name", name},
@@ -126,7 +107,7 @@ ExportedNet exported_transformer(const TransformerOptions& options) {
   if (options.ties) {
     of_mlp.push_back(0);
     for (json* graph : {&second, &second_eval}) {
-      Nodes with(8);
+      GraphNodes with(8);
       const int mean = with.add("aten::mean", "dim", {value(7), list({0}), false, nullptr});
       *graph = with.graph(with.add("aten::add", "Tensor", {value(0), value(mean), 1}));
     }

@@ -11,6 +11,7 @@ inline constexpr std::int64_t kInner = 16;
 struct TransformerOptions {
   double attention_dropout = 0;  ///< inside what pieces compute
   double residual_dropout = 0;   ///< behind it
+  double input_dropout = 0;      ///< before it
   bool writes = false;           ///< its MLP changes a value in place
   bool ties = false;             ///< a layer that is no embedding reads the embedding, too
 };
