@@ -107,7 +107,8 @@ def print_cell(name, slowdowns, link, trial, rows, proposal_s, training_s):
     trained = dict(zip(names, trained_s))
     lanes_s = min(s for each, s in trained.items() if each.startswith("data_parallel"))
     known_s, known_name = min((s, each) for each, s in trained.items()
-                              if each != "found" and not each.startswith("data_parallel"))
+                              if each != "found"
+                              and not each.startswith(("data_parallel", "data parallelism")))
     found_s = trained.get("found", min(lanes_s, known_s))
     shares = [planned / actual for planned, actual in zip(planned_s, trained_s)]
     reduced_s = all_reduce_s(trial, slowdowns, link)

@@ -32,7 +32,7 @@ struct ExportedInfo {
   DType row_dtype = DType::f32;      ///< type of the values of a row: f32 or i64
   std::int64_t row_elements = 0;     ///< values of a row
   std::vector<Input> inputs;         ///< parts of a row; they may overlap
-  std::int64_t num_layers = 0;       ///< with the loss: the most shards that it can be cut into
+  std::int64_t num_layers = 0;       ///< with the loss, without pieces: the most shards
   std::vector<std::string> metrics;  ///< what evaluations give beside the loss
   std::string xxh3;                  ///< of the file's bytes: part of a trial's contract
 };

@@ -5,9 +5,9 @@
 
 namespace spillway {
 
-/// Into how many pieces the layers of a model that PyTorch exported are divided, as in GptPieces: a
-/// layer has the largest number up to the given one that divides it. Layers that are not recognised
-/// stay whole.
+/// Into how many pieces the layers of a model that PyTorch exported are divided. A layer is divided
+/// into the largest number of equal pieces up to the given one. Layers that are not recognised stay
+/// whole.
 struct TorchPieces {
   std::int64_t attention = 1;   ///< of an attention, by heads
   std::int64_t mlp = 1;         ///< of an MLP, by inner features

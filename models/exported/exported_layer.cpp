@@ -204,7 +204,7 @@ class DividedLossRun final : public Layer {
     const at::Tensor classes = taken.back().reshape({-1});
     taken.pop_back();
     const at::Tensor counts = classes.ne(loss_.ignore_index);
-    if (may_ignore_) check(classes, counts);
+    if (may_ignore_ || inputs_.back().part->limit > loss_.classes) check(classes, counts);
     const at::Tensor pieces = at::stack(taken);  // [pieces, N, columns]
     const at::Tensor losses = at::logsumexp(pieces.select(2, 0), 0) - pieces.select(2, 1).sum(0);
     LayerResult result{.output = at::where(counts, losses, 0).sum(),
@@ -219,11 +219,11 @@ class DividedLossRun final : public Layer {
   }
 
  private:
-  /// No piece has the logit of a class that is none.
+  /// Without this, an invalid target would give a finite, wrong loss.
   void check(const at::Tensor& classes, const at::Tensor& counts) const {
     const at::Tensor are_none = (classes.lt(0) | classes.ge(loss_.classes)).logical_and(counts);
     if (!are_none.any().item<bool>()) return;
-    throw Error(fmt::format("loss: target {} is no class from 0 to {}",
+    throw Error(fmt::format("loss: target is {}, but classes are 0 to {}",
                             classes.masked_select(are_none)[0].item<std::int64_t>(),
                             loss_.classes - 1));
   }

@@ -67,7 +67,9 @@ void GraphFacts::run(int number, std::vector<at::Tensor>& values) {
   const GraphNode& call = node(number);
   if (call.op.starts_with("spillway::")) {
     pointwise_.push_back(call.op == kDropout);
-    values.push_back(values[static_cast<std::size_t>(argument<GraphValue>(call, 0)->number)]);
+    const auto* x = argument<GraphValue>(call, 0);
+    if (x == nullptr) throw Error(call.name() + ": needs a value as its first argument");
+    values.push_back(values[static_cast<std::size_t>(x->number)]);
     return;
   }
   try {

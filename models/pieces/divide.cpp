@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <optional>
 #include <set>
@@ -84,13 +85,7 @@ class Divider {
 
   /// A parameter and how it would be divided.
   using Use = std::tuple<int, Division, int>;
-  /// Whether all layers with a parameter of these pieces can be divided in the same way.
-  bool is_shared_by_all(const LayerPieces& pieces) const {
-    return std::ranges::all_of(pieces.params, [&](const auto& param) {
-      const auto count = vocabulary_uses_.find({param.first, param.second, pieces.pieces});
-      return count != vocabulary_uses_.end() && count->second == uses_[at(param.first)];
-    });
-  }
+  bool is_shared(const LayerPieces& pieces);
   void require_untied(const LayerPieces& pieces) const {
     for (const auto& [param, division] : pieces.params) {
       if (uses_[at(param)] > 1)
@@ -110,6 +105,10 @@ class Divider {
   int part_of(int param, int piece, const LayerPieces& pieces);
   /// The name or, if a layer has it, the name with a number.
   std::string free_name(const std::string& wanted);
+  void rename_pieces(std::size_t begin, std::size_t end, const std::string& name) {
+    for (std::size_t l = begin; l < end; ++l)
+      spec_.layers[l].name = fmt::format("{}/{}", name, spec_.layers[l].piece);
+  }
   Tries& tries_of(PiecesKind kind);
 
   ExportedSpec& spec_;
@@ -159,34 +158,47 @@ void Divider::find_vocabulary() {
       std::ranges::none_of(spec_.layers, [&](const ExportedLayer& layer) {
         return std::ranges::count(layer.inputs, last, &ExportedSource::layer) > 0;
       });
-  std::optional<LayerPieces> of_head;
-  for (std::size_t l = 0; l < spec_.layers.size(); ++l) {
+  std::map<int, LayerPieces> found;  // by layer
+  for (int l = 0; l < static_cast<int>(spec_.layers.size()); ++l) {
     try {
-      const LayerFacts facts = facts_of(spec_, spec_.layers[l]);
-      const bool is_head = has_classes && last == static_cast<int>(l);
-      const auto found = find_vocabulary_in(facts, is_head);
-      if (!found) continue;
-      for (const auto& [param, division] : found->params)
-        ++vocabulary_uses_[{param, division, found->pieces}];
-      if (found->kind == PiecesKind::head) of_head = found;
+      const LayerFacts facts = facts_of(spec_, spec_.layers[at(l)]);
+      auto pieces = find_vocabulary_in(facts, has_classes && last == l);
+      if (pieces) found.emplace(l, *std::move(pieces));
     } catch (const Indivisible& problem) {
-      vocabulary_.note(spec_.layers[l].name, problem);
+      vocabulary_.note(spec_.layers[at(l)].name, problem);
     }
   }
-  if (of_head && is_shared_by_all(*of_head)) head_ = last;
-  for (const auto& [use, count] : vocabulary_uses_) {
-    const int param = std::get<0>(use);
-    if (count == uses_[at(param)]) continue;
+  const auto count = [&] {
+    vocabulary_uses_.clear();
+    for (const auto& [l, pieces] : found) {
+      for (const auto& [param, division] : pieces.params)
+        ++vocabulary_uses_[{param, division, pieces.pieces}];
+    }
+  };
+  count();
+  // A layer that stays whole keeps others whole with which it shares a parameter.
+  while (std::erase_if(found, [&](const auto& each) { return !is_shared(each.second); }) > 0)
+    count();
+  if (found.contains(last) && found.at(last).kind == PiecesKind::head) head_ = last;
+}
+
+/// Whether all layers with a parameter of these pieces can be divided in the same way.
+bool Divider::is_shared(const LayerPieces& pieces) {
+  for (const auto& [param, division] : pieces.params) {
+    const auto count = vocabulary_uses_.find({param, division, pieces.pieces});
+    if (count != vocabulary_uses_.end() && count->second == uses_[at(param)]) continue;
     vocabulary_.note({fmt::format("parameter '{}' is tied to a layer that stays whole",
                                   spec_.params[at(param)].tensor.name)});
+    return false;
   }
+  return true;
 }
 
 std::optional<LayerPieces> Divider::find(const LayerFacts& facts) {
   const std::string& name = facts.layer->name;
   if (vocabulary_.are_wanted()) {
     const auto found = find_vocabulary_in(facts, is_head_);
-    if (found && is_shared_by_all(*found)) return found;
+    if (found && is_shared(*found)) return found;
   }
   std::vector<int> matrices = facts.matrices();
   std::ranges::reverse(matrices);
@@ -249,12 +261,11 @@ Tries& Divider::tries_of(PiecesKind kind) {
 int Divider::add_divided(const LayerFacts& facts, const LayerPieces& pieces) {
   const bool is_head = std::exchange(is_head_, false);
   const std::string& layer = facts.layer->name;
-  // The last of the layers that stand for it has its name.
-  const std::string name = divided_.insert(layer).second ? layer : free_name(layer);
+  const std::string name = names_.contains(layer + "/0") ? free_name(layer) : layer;
   PieceWriter writer(spec_, facts, pieces);
   ExportedSource computed;
   if (pieces.sides[0].computed >= 0) {
-    computed.layer = add(writer.before(free_name(name + ".input")));
+    computed.layer = add(writer.before(free_name(name + "_input")));
   }
   const ExportedSource targets = is_head ? spec_.loss.inputs[1] : ExportedSource();
   std::vector<ExportedSource> joined;
@@ -273,8 +284,12 @@ int Divider::add_divided(const LayerFacts& facts, const LayerPieces& pieces) {
     spec_.loss.inputs = std::move(joined);
     return static_cast<int>(spec_.layers.size()) - 1;
   }
+  const std::size_t first = at(joined.front().layer), end = spec_.layers.size();
   if (pieces.makes_terms()) joined.resize(1);
-  return add(writer.after(layer, computed, joined));
+  const int last = add(writer.after(layer, computed, joined));
+  // Pieces with the name of a layer come just before it.
+  if (at(last) > end) rename_pieces(first, end, free_name(layer));
+  return last;
 }
 
 int Divider::part_of(int param, int piece, const LayerPieces& pieces) {
@@ -305,7 +320,7 @@ void Divider::check() const {
   require(attention_, "attention", "attention");
   require(mlp_, "mlp", "MLP");
   require(vocabulary_, "vocabulary", "embedding or output layer");
-  require(linear_, "linear", "other linear layer");
+  require(linear_, "linear", "linear layer");
   check.finish();
 }
 
@@ -325,7 +340,10 @@ void Divider::replace_params() {
   }
   spec_.params = std::move(params);
   for (ExportedLayer& layer : spec_.layers) {
-    for (int& p : layer.params) p = numbers[at(p)];
+    for (int& p : layer.params) {
+      p = numbers[at(p)];
+      assert(p >= 0);  // no layer has a divided parameter as a whole
+    }
   }
 }
 

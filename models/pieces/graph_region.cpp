@@ -24,6 +24,9 @@ class RegionFinder {
   GraphRegion find(int value, const Division& division) && {
     divide(value, division);
     for (int n = facts_.num_nodes() - 1; n >= 0; --n) visit(n);
+    for (const int typed : types_) {
+      if (!region_.divided.contains(typed)) read(typed);
+    }
     for (const int whole : region_.whole) {
       if (region_.divided.contains(whole))
         throw Indivisible{"a value is read both whole and in parts"};
@@ -78,6 +81,8 @@ class RegionFinder {
     if (is_new && facts_.is_fixed(value)) region_.sliced.insert(value);
   }
   void read(int value) { region_.whole.insert(value); }
+  /// A value of which only the type matters: a part of it does as well.
+  void read_type(int value) { types_.insert(value); }
   /// A value whose dimensions are those of the output of rank `out_rank`, from the last on. Where
   /// it is repeated along the divided one, pieces read it whole.
   void align(int value, int out_rank, const Division& out) {
@@ -110,6 +115,7 @@ class RegionFinder {
 
   const GraphFacts& facts_;
   std::int64_t pieces_;
+  std::set<int> types_;
   GraphRegion region_;
 };
 
@@ -128,7 +134,7 @@ void linear(RegionFinder& find, int n, const Division& out) {
   }
   find.divide(input, out);
   find.read(call->weight);
-  if (call->bias >= 0) find.read(call->bias);
+  if (call->bias >= 0) find.align(call->bias, find.out_rank(n), out);
 }
 
 /// A product of matrices, or of batches of them.
@@ -166,11 +172,10 @@ void same(RegionFinder& find, int n, const Division& out) {
   });
 }
 
-/// The first argument in the type of the second, which may be divided, too.
-void type_as(RegionFinder& find, int n, const Division& out) {
-  const int input = find.value(n, 0), other = find.value(n, 1);
-  find.divide(input, out);
-  find.shape(other) == find.shape(input) ? find.divide(other, out) : find.read(other);
+/// The first argument in another type, perhaps that of another value.
+void convert(RegionFinder& find, int n, const Division& out) {
+  find.divide(find.value(n, 0), out);
+  if (const auto* other = argument<GraphValue>(find.node(n), 1)) find.read_type(other->number);
 }
 
 void reshape(RegionFinder& find, int n, const Division& out) {
@@ -231,10 +236,13 @@ void remove_dims(RegionFinder& find, int n, Division out, std::vector<std::int64
   find.divide(input, out);
 }
 
+/// One dimension, if it has one element.
 void squeeze(RegionFinder& find, int n, const Division& out) {
+  find.require(n, find.node(n).overload == "dim");
   const int input = find.value(n, 0);
-  find.rank(input) == find.out_rank(n) ? find.divide(input, out)
-                                       : remove_dims(find, n, out, {find.number(n, 1)});
+  if (find.rank(input) != find.out_rank(n)) return remove_dims(find, n, out, {find.number(n, 1)});
+  find.require(n, dimension(find.number(n, 1), find.shape(input).size()) != out.dim);
+  find.divide(input, out);
 }
 
 /// select, unbind: a dimension less.
@@ -318,6 +326,7 @@ void attention(RegionFinder& find, int n, const Division& out) {
 
 const std::map<std::string_view, Rule>& rules() {
   static const std::map<std::string_view, Rule> known{
+      {"aten::_to_copy", &same},
       {"aten::_unsafe_view", &reshape},
       {"aten::addmm", &linear},
       {"aten::alias", &same},
@@ -332,13 +341,18 @@ const std::map<std::string_view, Rule>& rules() {
       {"aten::embedding", &embedding},
       {"aten::expand", &expand},
       {"aten::flatten", &flatten},
+      {"aten::hardswish", &pointwise},
       {"aten::layer_norm", &norm},
+      {"aten::leaky_relu", &pointwise},
       {"aten::linear", &linear},
+      {"aten::log_sigmoid", &pointwise},
+      {"aten::masked_fill", &pointwise},
       {"aten::matmul", &matmul},
       {"aten::mean", &reduce},
       {"aten::permute", &permute},
       {"aten::reshape", &reshape},
       {"aten::rms_norm", &norm},
+      {"aten::rsub", &pointwise},
       {"aten::scaled_dot_product_attention", &attention},
       {"aten::select", &select},
       {"aten::slice", &slice},
@@ -348,9 +362,9 @@ const std::map<std::string_view, Rule>& rules() {
       {"aten::squeeze", &squeeze},
       {"aten::sum", &reduce},
       {"aten::t", &transpose_matrix},
-      {"aten::to", &same},
+      {"aten::to", &convert},
       {"aten::transpose", &transpose},
-      {"aten::type_as", &type_as},
+      {"aten::type_as", &convert},
       {"aten::unbind", &select},
       {"aten::unflatten", &unflatten},
       {"aten::unsqueeze", &unsqueeze},

@@ -22,7 +22,7 @@ struct NumberChange {
 struct GraphRegion {
   std::set<int> nodes;
   std::map<int, Division> divided;  ///< values of which a piece has a part
-  std::set<int> sliced;             ///< those among them that a piece gets whole: fixed ones
+  std::set<int> sliced;             ///< of these, fixed ones, which a piece gets whole and slices
   std::set<int> whole;              ///< values that its nodes read whole
   std::vector<NumberChange> changes;
   bool attends = false;  ///< it has a softmax: an attention

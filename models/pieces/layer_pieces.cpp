@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <iterator>
 #include <utility>
@@ -80,22 +79,29 @@ class Surroundings {
                Side& side)
       : spec_(spec), layer_(layer), facts_(facts), side_(side) {}
 
-  void find() && {
+  /// What is read of the values that the graph gets.
+  struct Reads {
+    std::set<int> pieces, before, after;
+  };
+
+  Reads find() && {
     check_given();
     for (const int value : side_.region.whole) add_read(value);
     for (const int value : side_.region.sliced) add_shared(value);
     if (side_.computed >= 0) {
       facts_.add_makers(side_.computed, /*only_fixed=*/false, {}, side_.before);
       const at::ScalarType type = facts_.type(side_.computed);
-      require(type == at::kFloat || type == at::kBFloat16, "its pieces read whole numbers");
+      require(type == at::kFloat || type == at::kBFloat16,
+              "the value that pieces read is neither float32 nor bfloat16");
     }
     facts_.add_makers(facts_.graph().result, /*only_fixed=*/false, {side_.joined, side_.computed},
                       side_.after);
     check_after();
-    check_params();
-    const std::set<int> of_pieces = reads_of_pieces(), before = reads_of(side_.before);
-    require(side_.computed >= 0 || has_input(of_pieces), "pieces would have no input");
-    require(side_.computed < 0 || has_input(before), "what pieces read needs no input");
+    Reads reads{reads_of_pieces(), reads_of(side_.before), reads_of(side_.after)};
+    reads.after.insert(bias());
+    require(side_.computed >= 0 || has_input(reads.pieces), "pieces would have no input");
+    require(side_.computed < 0 || has_input(reads.before), "what pieces read needs no input");
+    return reads;
   }
 
  private:
@@ -156,8 +162,7 @@ class Surroundings {
   void add_read(int value) {
     if (facts_.is_fixed(value)) return add_shared(value);
     if (facts_.is_given(value)) return require(!is_statistic(value), "pieces read a statistic");
-    require(side_.computed < 0 || side_.computed == value,
-            "pieces read two values that the layer computes");
+    require(side_.computed < 0 || side_.computed == value, "pieces would need two computed inputs");
     side_.computed = value;
   }
 
@@ -167,19 +172,7 @@ class Surroundings {
     require(!overlap(side_.before, nodes), "pieces would read their own results");
     for (const int n : side_.after) {
       const bool is_twice = side_.before.contains(n) && !facts_.is_fixed(facts_.output(n));
-      require(!is_twice, "two values would have to pass by the pieces");
-    }
-  }
-
-  /// A parameter in several layers would be tied.
-  void check_params() const {
-    const std::set<int> of_pieces = reads_of_pieces(), before = reads_of(side_.before);
-    std::set<int> after = reads_of(side_.after);
-    after.insert(bias());
-    for (int value = layer_.num_inputs(); value < facts_.num_given(); ++value) {
-      if (!is_param(value)) continue;
-      const auto count = of_pieces.count(value) + before.count(value) + after.count(value);
-      require(count < 2, "pieces and something else read the same parameter");
+      require(!is_twice, "what follows the pieces needs a second value from before them");
     }
   }
 
@@ -189,20 +182,33 @@ class Surroundings {
   Side& side_;
 };
 
+/// A parameter in several layers would be tied.
+void check_params(const LayerFacts& layer, const std::array<Surroundings::Reads, 2>& reads) {
+  for (int value = layer.num_inputs(); value < layer.num_inputs() + layer.num_params(); ++value) {
+    const auto is_in = [&](std::set<int> Surroundings::Reads::*role) {
+      return (reads[0].*role).contains(value) || (reads[1].*role).contains(value);
+    };
+    using Reads = Surroundings::Reads;
+    if (is_in(&Reads::pieces) + is_in(&Reads::before) + is_in(&Reads::after) > 1)
+      throw Indivisible{"pieces and something else read the same parameter"};
+  }
+}
+
 using FindSide = std::function<Side(const GraphFacts&, std::int64_t pieces)>;
 
 /// Finds both sides and checks that they agree.
 LayerPieces just_so_many(const ExportedSpec& spec, const LayerFacts& layer, PiecesKind kind,
                          std::int64_t number, const FindSide& find_side) {
-  if (!layer.layer->differentiable) throw Indivisible{"nothing is trained in it or in front of it"};
+  if (!layer.layer->differentiable) refuse_structure("nothing is trained in it or before it");
   LayerPieces pieces{.kind = kind, .pieces = static_cast<int>(number)};
+  std::array<Surroundings::Reads, 2> reads;
   for (std::size_t s = 0; s < 2; ++s) {
     const GraphFacts& facts = *layer.sides[s];
     if (!facts.writer().empty())
       throw Indivisible{fmt::format("{} changes a value in place", facts.writer())};
     Side& side = pieces.sides[s];
     side = find_side(facts, number);
-    Surroundings(spec, layer, facts, side).find();
+    reads[s] = Surroundings(spec, layer, facts, side).find();
     std::map<int, Division> params;
     for (const auto& [value, division] : side.region.divided) {
       if (const int param = layer.layer->param_of(value); param >= 0)
@@ -219,22 +225,24 @@ LayerPieces just_so_many(const ExportedSpec& spec, const LayerFacts& layer, Piec
                                       layer.sides[0]->type(one) == layer.sides[1]->type(other);
   };
   if (!is_like(&Side::joined) || !is_like(&Side::computed))
-    throw Indivisible{"training and evaluation differ in what pieces read"};
+    throw Indivisible{"training and evaluation differ in the shape or type of what pieces read"};
+  check_params(layer, reads);
   return pieces;
 }
 
 LayerPieces pieces_with(const ExportedSpec& spec, const LayerFacts& layer, PiecesKind kind,
                         std::int64_t most, const FindSide& find_side) {
-  std::optional<Indivisible> first;
+  std::optional<Indivisible> reason;
   for (std::int64_t number = most; number > 1; --number) {
     try {
       return just_so_many(spec, layer, kind, number, find_side);
     } catch (const Indivisible& problem) {
-      if (!first) first = problem;
-      if (problem.cause != Indivisible::Cause::size) break;
+      const bool is_by_size = problem.cause == Indivisible::Cause::size;
+      if (!reason || !is_by_size) reason = problem;
+      if (!is_by_size) break;
     }
   }
-  throw Indivisible(*first);
+  throw Indivisible(*reason);
 }
 
 Side side_before(const GraphFacts& facts, int weight, std::int64_t pieces) {
@@ -254,6 +262,15 @@ Side side_before(const GraphFacts& facts, int weight, std::int64_t pieces) {
   return side;
 }
 
+/// Whether an operator changes no element.
+bool moves(const std::string& op) {
+  static const std::set<std::string, std::less<>> known{
+      "aten::alias",   "aten::clone",   "aten::contiguous", "aten::detach",    "aten::expand",
+      "aten::flatten", "aten::permute", "aten::reshape",    "aten::select",    "aten::slice",
+      "aten::squeeze", "aten::to",      "aten::transpose",  "aten::unsqueeze", "aten::view"};
+  return known.contains(op);
+}
+
 /// Whether indices of the batch choose rows of a table that has as many as there are indices.
 bool is_vocabulary(const ExportedSpec& spec, const LayerFacts& layer, const GraphFacts& facts,
                    int indices, std::int64_t rows) {
@@ -261,7 +278,8 @@ bool is_vocabulary(const ExportedSpec& spec, const LayerFacts& layer, const Grap
   facts.add_makers(indices, /*only_fixed=*/true, {}, nodes);
   std::set<int> reads{indices};
   for (const int n : nodes) for_each_value(facts.node(n), [&](int value) { reads.insert(value); });
-  return facts.is_fixed(indices) && std::ranges::any_of(reads, [&](int value) {
+  const bool are_moved = std::ranges::all_of(nodes, [&](int n) { return moves(facts.node(n).op); });
+  return facts.is_fixed(indices) && are_moved && std::ranges::any_of(reads, [&](int value) {
            if (!facts.is_given(value) || !layer.is_input(value)) return false;
            const ExportedSource source = layer.layer->inputs[static_cast<std::size_t>(value)];
            return source.input >= 0 &&
@@ -360,29 +378,15 @@ LayerPieces pieces_of_embedding(const ExportedSpec& spec, const LayerFacts& laye
                      });
 }
 
-/// Whether a node has minus infinity as an argument. Pieces without any other class would have no
-/// gradient.
-static bool masks(const GraphNode& node) {
-  for (std::size_t a = 0; a < node.args.size(); ++a) {
-    const auto* number = argument<double>(node, a);
-    if (number != nullptr && std::isinf(*number)) return true;
-  }
-  return false;
-}
-
 LayerPieces pieces_of_head(const ExportedSpec& spec, const LayerFacts& facts, std::int64_t pieces) {
   LayerPieces head = pieces_with(
       spec, facts, PiecesKind::head, pieces, [&](const GraphFacts& side, std::int64_t number) {
         const int joined = side.graph().result;
-        Side found{.region = region_before(side, joined, last_dim(side, joined), number),
-                   .joined = joined};
-        for (const int n : found.region.nodes) {
-          if (masks(side.node(n))) throw Indivisible{"it masks classes"};
-        }
-        return found;
+        return Side{.region = region_before(side, joined, last_dim(side, joined), number),
+                    .joined = joined};
       });
   if (head.sides[0].computed < 0 && !facts.unread().empty())
-    throw Indivisible{"a parameter would belong to no layer"};
+    throw Indivisible{"it has a parameter that nothing reads, and no layer is left for it"};
   return head;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <initializer_list>
+#include <limits>
 #include <utility>
 
 #include "models/graphs/graph_node.h"
@@ -292,7 +293,10 @@ int PieceWriter::write_classes(std::size_t s, int piece, int targets, GraphWrite
   const Json index = add("aten::unsqueeze", "", {value_json(rows.index), -1});
   const Json chosen = add("aten::gather", "", {logits, 1, index, false});
   const Json target = add("aten::squeeze", "dim", {chosen, 1});
-  Json columns{add("aten::logsumexp", "", {logits, list({1}), false}),
+  // Where all classes of a piece are masked, logsumexp would have no gradient.
+  constexpr double kLeast = std::numeric_limits<float>::lowest();
+  const Json finite = add("aten::clamp_min", "", {logits, kLeast});
+  Json columns{add("aten::logsumexp", "", {finite, list({1}), false}),
                add("aten::where", "ScalarOther", {value_json(rows.is_own), target, 0})};
   if (spec_.has_accuracy && s == kTraining) {
     const Json none =

@@ -35,7 +35,7 @@ class PieceWriter {
 
  private:
   using Side = LayerPieces::Side;
-  /// A value that is no value of the divided layer, or was computed in it.
+  /// An input that the divided layer does not have, or a value that it computed itself.
   struct Added {
     ExportedSource source;
     std::array<int, 2> stands_for{-1, -1};  ///< value of the graph in training, in evaluation

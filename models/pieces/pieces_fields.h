@@ -10,19 +10,18 @@ void visit_torch_pieces(Config& pieces, Visitor& v) {
   using enum InContract;
   constexpr IntRange kNumber{1, 64};
   v.field("attention", pieces.attention, kNumber,
-          "Number of layers into which an attention is divided, by heads: here and below, the "
-          "largest number up to this one that divides it. Layers that are not recognised stay "
-          "whole.",
+          "Pieces of an attention, by heads. As for the other keys, a layer has the largest number "
+          "up to this one that divides it evenly. Layers that are not recognised stay whole; if "
+          "there are no others, that is an error.",
           yes);
-  v.field("mlp", pieces.mlp, kNumber,
-          "Number of layers into which an MLP is divided, by its inner features.", yes);
+  v.field("mlp", pieces.mlp, kNumber, "Pieces of an MLP, by its inner features.", yes);
   v.field(
       "vocabulary", pieces.vocabulary, kNumber,
-      "Number of layers into which an embedding of tokens is divided, by tokens, and the output "
-      "layer of a model that is trained by cross entropy, by classes.",
+      "Pieces of an embedding of tokens, by tokens, and of the output layer, by classes, if the "
+      "loss is cross entropy.",
       yes);
   v.field("linear", pieces.linear, kNumber,
-          "Number of layers into which any other linear layer is divided, by its outputs.", yes);
+          "Pieces of any linear layer that is not divided in another way, by its outputs.", yes);
 }
 
 }  // namespace spillway

@@ -21,6 +21,16 @@ std::string block_of(const std::string& name) {
   return has_two ? name.substr(0, last + 1) : "";
 }
 
+/// Whether the pattern of a block matches these layers and no others.
+bool is_all_of(const std::string& block, const std::vector<WholeLayer>& layers, std::size_t begin,
+               std::size_t end) {
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const bool is_inside = l >= begin && l < end;
+    if (!is_inside && layers[l].name.starts_with(block)) return false;
+  }
+  return true;
+}
+
 /// Patterns for the layers [begin, end): whole blocks by one each.
 std::vector<std::string> patterns(const std::vector<WholeLayer>& layers, std::size_t begin,
                                   std::size_t end) {
@@ -30,7 +40,7 @@ std::vector<std::string> patterns(const std::vector<WholeLayer>& layers, std::si
     const std::string& block = layers[l].block;
     std::size_t next = l + 1;
     while (!block.empty() && next < layers.size() && layers[next].block == block) ++next;
-    const bool is_whole = !block.empty() && next <= end && (l == 0 || layers[l - 1].block != block);
+    const bool is_whole = !block.empty() && next <= end && is_all_of(block, layers, l, next);
     found.push_back(is_whole ? block + "*" : layers[l].name);
     l = is_whole ? next : l + 1;
   }
@@ -113,6 +123,30 @@ StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& laye
   return config;
 }
 
+/// By layer and track: the residency set, numbered in the order of the track.
+static std::vector<std::map<int, int>> sets_by_track(const Draft& draft,
+                                                     const std::vector<int>& sets) {
+  std::vector<std::map<int, int>> numbers;
+  std::map<int, std::map<int, int>> known;  // by track and set
+  for (std::size_t l = 0; l < sets.size(); ++l) {
+    numbers.emplace_back();
+    for (int track : draft.grids[l].tracks) {
+      auto& of_track = known[track];
+      numbers.back()[track] =
+          of_track.try_emplace(sets[l], static_cast<int>(of_track.size())).first->second;
+    }
+  }
+  return numbers;
+}
+
+/// By layer of the model.
+static std::vector<std::vector<Cell>> cells_of(const Strategy& strategy) {
+  std::vector<std::vector<Cell>> cells;
+  for (const Stage& stage : strategy.stages)
+    cells.insert(cells.end(), at(stage.layers.end - stage.layers.begin), stage.cells);
+  return cells;
+}
+
 std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<WholeLayer>& layers,
                               const ModelSpec& model, int groups) {
   static const LayerPlacement kElsewhere;
@@ -136,7 +170,9 @@ std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<Wh
     for (int track : first.tracks)
       filled[{track, first.set}].push_back(bytes_on_track(layers[l], draft.grids.back()));
   }
-  if (std::ranges::count(sets, 0) < std::ssize(sets)) {
+  const bool has_one_set =
+      sets_by_track(draft, sets) == sets_by_track(draft, std::vector<int>(sets.size()));
+  if (!has_one_set) {
     draft.set_bytes = 1;
     for (const auto& bytes : filled | std::views::values) {
       // A layer by itself may be larger than the limit.
@@ -146,7 +182,10 @@ std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<Wh
             std::max(draft.set_bytes, std::accumulate(bytes.begin(), bytes.end(), Bytes{0}));
     }
   }
-  return sets_of(draft, layers) == sets ? std::optional(draft) : std::nullopt;
+  const bool is_same = sets_by_track(draft, sets_of(draft, layers)) == sets_by_track(draft, sets) &&
+                       cells_of(to_strategy(draft, layers, model, groups)) ==
+                           cells_of(placed(config, model, groups));
+  return is_same ? std::optional(draft) : std::nullopt;
 }
 
 Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,

@@ -46,7 +46,10 @@ class Search {
     if (space_.given) {
       result_.known.push_back({"train.strategy", space_.given, 1, price_(*space_.given)});
       auto draft = to_draft(*space_.given, space_.layers, space_.model, space_.groups);
-      if (draft) starts.push_back(std::move(*draft));
+      if (draft) {
+        seconds_of(*draft);
+        starts.push_back(std::move(*draft));
+      }
     }
     if (is_tight_) {
       moves_.save_memory();
@@ -55,7 +58,10 @@ class Search {
     std::erase_if(starts, [&](const Draft& draft) {
       return seconds_of(draft) == kNever || !price(draft);  // the host may be too small
     });
-    if (starts.empty()) return std::move(result_);
+    if (starts.empty()) {
+      if (fastest_known().cost) result_.best = fastest_known();
+      return std::move(result_);
+    }
     std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds_of(draft); });
     starts.resize(std::min(starts.size(), kChains));
     best_ = starts.front();
@@ -304,10 +310,14 @@ class Search {
 
   SearchResult result() && {
     result_.best = {"found", to_config(best_, space_.layers), 1, price(best_)};
-    const auto known = std::ranges::min_element(
-        result_.known, {}, [](const PricedStrategy& each) { return seconds(each.cost); });
-    if (seconds(known->cost) <= seconds(result_.best.cost)) result_.best = *known;
+    const PricedStrategy& known = fastest_known();
+    if (seconds(known.cost) <= seconds(result_.best.cost)) result_.best = known;
     return std::move(result_);
+  }
+
+  const PricedStrategy& fastest_known() const {
+    return *std::ranges::min_element(result_.known, {},
+                                     [](const PricedStrategy& each) { return seconds(each.cost); });
   }
 
   const SearchSpace& space_;

@@ -17,7 +17,7 @@ struct SearchSpace {
   int groups = 1;         ///< reduction groups
   int virtual_nodes = 1;  ///< of a step
   Bytes budget = 0;       ///< of the smallest device that can run any unit
-  /// Another start beside the known strategies, of which it becomes one: "train.strategy".
+  /// A strategy to start from as well; it is listed as "train.strategy".
   std::optional<StrategyConfig> given = std::nullopt;
 };
 

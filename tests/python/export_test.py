@@ -305,27 +305,6 @@ class BitsTest(ExportCase):
         self.assertAlmostEqual(result.losses[0], single.losses[0], delta=0.05)
 
 
-    def test_of_pieces(self):
-        tokens = texts()
-        for dtype in ("float32", "bfloat16"):
-            whole = self.export(made(Transformer, 0.1), tokens[:NODE, :-1], targets="next_token",
-                                dtype=dtype)
-            expected, state, _ = self.train(whole, sp.data(tokens))
-            model = whole.divided(attention=2, vocabulary=4)
-            divided = self.assert_exact(model, sp.data(tokens))
-            self.assertNotEqual(divided.weights_xxh3, expected.weights_xxh3)
-            self.assertAlmostEqual(divided.losses[0], expected.losses[0], delta=0.1)
-            _, weights, _ = self.train(model, sp.data(tokens))
-            self.assertEqual({name: value.shape for name, value in weights.items()},
-                             {name: value.shape for name, value in state.items()})
-        x, _ = vectors()
-        with self.assertRaisesRegex(sp.ConfigError, "model.pieces.attention: is 3, but no atten.*"
-                                    " can be divided: it has no attention; write 1"):
-            self.export(multilayer(), x[:NODE]).divided(attention=3)
-        with self.assertRaisesRegex(sp.ConfigError, "model.pieces.mlp"):
-            whole.divided(mlp=0)
-
-
 class EvaluationTest(ExportCase):
     def check(self, module, x, y, **values):
         """The module has, with the weights that were trained, the loss that Spillway reports."""

@@ -46,8 +46,8 @@ class ExportedModel:
         """The model with its layers in so many pieces, as `model.pieces` of a configuration.
 
         A piece is a layer, so a layer that is larger than a device trains in pieces. Their number
-        changes the order of additions. Earlier pieces do not count. Raises ConfigError if no layer
-        can be divided.
+        changes the order of additions. Replaces pieces chosen before. Raises ConfigError if no
+        layer can be divided.
         """
         pieces = {"attention": attention, "mlp": mlp, "vocabulary": vocabulary, "linear": linear}
         model = replace(self, pieces={kind: number for kind, number in pieces.items() if number != 1})

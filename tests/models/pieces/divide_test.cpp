@@ -33,9 +33,9 @@ TEST(Divide, ComputesWhatTheWholeModelComputes) {
 
 TEST(Divide, NamesPiecesAfterTheirLayer) {
   const Divided net(exported_transformer(), {.attention = 2, .mlp = 2, .vocabulary = 2});
-  const std::vector<std::string> names{"embed/0", "embed/1",    "embed",     "attn.input", "attn/0",
-                                       "attn/1",  "attn",       "mlp.input", "mlp/0",      "mlp/1",
-                                       "mlp",     "head.input", "head/0",    "head/1",     "loss"};
+  const std::vector<std::string> names{"embed/0", "embed/1",    "embed",     "attn_input", "attn/0",
+                                       "attn/1",  "attn",       "mlp_input", "mlp/0",      "mlp/1",
+                                       "mlp",     "head_input", "head/0",    "head/1",     "loss"};
   EXPECT_EQ(layer_names(net.model->spec), names);
   const ModelSpec& spec = net.model->spec;
   EXPECT_EQ(spec.layers[8].kind, spec.layers[9].kind) << "pieces cost the same";

@@ -177,8 +177,24 @@ TEST(StrategySearch, ReadsConfigurationsBackAsDrafts) {
   StrategyConfig config = to_config(draft, layers);
   config.place.push_back({{"h.0.mlp/1"}, {1}});
   EXPECT_FALSE(read(config)) << "one piece by itself";
-  config.place.back() = {{"loss"}, {0}, 1, 7};
-  EXPECT_FALSE(read(config)) << "a set that no limit makes";
+  config = to_config(draft, layers);
+  for (LayerPlacement& placement : config.place) placement.set *= 3;
+  EXPECT_EQ(read(config), again) << "numbers of sets do not matter";
+}
+
+/// A name may begin with the block of another layer.
+TEST(StrategySearch, WritesPatternsThatMatchNothingElse) {
+  ModelSpec model = chain(5);
+  const char* const names[] = {"m.layers.0.attn_input", "m.layers.0.attn", "m.layers.1",
+                               "m.layers.1.mlp.up", "head"};
+  for (std::size_t l = 0; l < 5; ++l) model.layers[l].name = names[l];
+  const Problem problem(model, 2, 4, 1e9);
+  for (std::size_t first = 1; first < 5; ++first) {
+    Draft draft = everywhere(consecutive(0, 1), problem.space.layers, problem.space.groups);
+    for (std::size_t l = first; l < 5; ++l) draft.grids[l] = consecutive(1, 1);
+    const StrategyConfig config = to_config(draft, problem.space.layers);
+    EXPECT_EQ(to_draft(config, problem.space.layers, problem.model, 4), draft) << first;
+  }
 }
 
 TEST(StrategySearch, StartsFromAGivenStrategy) {
