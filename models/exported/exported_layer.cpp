@@ -143,6 +143,17 @@ bool may_ignore(const ExportedLoss& loss, const ExportedInput& targets) {
   return targets.limit == 0 || (ignored >= 0 && ignored < targets.limit);
 }
 
+double weight_of(const at::Tensor& counts, bool may_ignore) {
+  return static_cast<double>(may_ignore ? counts.sum().item<std::int64_t>() : counts.numel());
+}
+
+/// The sums of the metric `accuracy`.
+at::Tensor accuracy_of(const at::Tensor& guessed, const at::Tensor& classes,
+                       const at::Tensor& counts) {
+  const at::Tensor right = guessed.eq(classes).logical_and(counts);
+  return at::stack({right.sum(), counts.sum()}).to(at::kDouble);
+}
+
 /// A loss that compares values with targets: a sum over examples and their weight.
 class ExportedLossRun final : public Layer {
  public:
@@ -167,11 +178,9 @@ class ExportedLossRun final : public Layer {
     const at::Tensor counts = classes.ne(loss_.ignore_index);
     LayerResult result{
         .output = cross_entropy_of(logits, classes, loss_.ignore_index, loss_.label_smoothing),
-        .weight =
-            static_cast<double>(may_ignore_ ? counts.sum().item<std::int64_t>() : classes.numel())};
-    if (training || !has_accuracy_) return result;
-    const at::Tensor right = at::argmax(logits, -1).eq(classes).logical_and(counts);
-    result.metrics = at::stack({right.sum(), counts.sum()}).to(at::kDouble);
+        .weight = weight_of(counts, may_ignore_)};
+    if (!training && has_accuracy_)
+      result.metrics = accuracy_of(at::argmax(logits, -1), classes, counts);
     return result;
   }
 
@@ -208,13 +217,11 @@ class DividedLossRun final : public Layer {
     const at::Tensor pieces = at::stack(taken);  // [pieces, N, columns]
     const at::Tensor losses = at::logsumexp(pieces.select(2, 0), 0) - pieces.select(2, 1).sum(0);
     LayerResult result{.output = at::where(counts, losses, 0).sum(),
-                       .weight = static_cast<double>(may_ignore_ ? counts.sum().item<std::int64_t>()
-                                                                 : classes.numel())};
+                       .weight = weight_of(counts, may_ignore_)};
     if (context.training || !has_accuracy_) return result;
     const at::Tensor best = at::argmax(pieces.select(2, 2), 0, /*keepdim=*/true);
     const at::Tensor guessed = pieces.select(2, 3).gather(0, best).squeeze(0).to(at::kLong);
-    const at::Tensor right = guessed.eq(classes).logical_and(counts);
-    result.metrics = at::stack({right.sum(), counts.sum()}).to(at::kDouble);
+    result.metrics = accuracy_of(guessed, classes, counts);
     return result;
   }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/bfloat16.h"
 #include "core/base/xxh3.h"
+#include "core/spec/stored_tensor.h"
 #include "models/exported/adapter.h"
 #include "models/exported/exported_layer.h"
 #include "models/graphs/graph_file.h"
@@ -82,23 +83,19 @@ void write_uniform(double limit, std::span<float> values, std::uint64_t seed, st
   }
 }
 
-/// Writes elements [begin, end) of a tensor as f32 or i64, block by block. Returns where they end.
-std::byte* write_elements(const GraphFile& file, const TensorEntry& entry, Bytes begin, Bytes end,
-                          std::byte* to) {
+/// Writes elements of a tensor, from `begin` on, as f32 or i64, block by block.
+void write_elements(const GraphFile& file, const TensorEntry& entry, Bytes begin, Bytes count,
+                    std::byte* to) {
   const Bytes size = element_bytes(entry.dtype);
-  if (entry.dtype != "BF16") {
-    file.tensors().read(entry, begin * size, {to, (end - begin) * size});
-    return to + (end - begin) * size;
-  }
+  if (entry.dtype != "BF16") return file.tensors().read(entry, begin * size, {to, count * size});
   std::vector<BFloat16> block(16384);
   auto* values = reinterpret_cast<float*>(to);
-  while (begin < end) {
+  for (const Bytes end = begin + count; begin < end;) {
     const auto part = std::span(block).first(std::min<Bytes>(block.size(), end - begin));
     file.tensors().read(entry, begin * size, std::as_writable_bytes(part));
     values = std::ranges::transform(part, values, to_float).out;
     begin += part.size();
   }
-  return reinterpret_cast<std::byte*>(values);
 }
 
 std::vector<Dim> dims_of(const std::vector<std::int64_t>& shape) {
@@ -119,23 +116,6 @@ StoredSlice slice_of(const ExportedParam& param) {
           .size = size,
           .begin = size / part.pieces * part.piece,
           .end = size / part.pieces * (part.piece + 1)};
-}
-
-/// Writes a parameter's initial value as f32 or i64.
-void write_initial(const GraphFile& file, const ExportedParam& param, std::byte* to) {
-  const TensorEntry& entry = param.tensor;
-  const Bytes elements = entry.bytes() / element_bytes(entry.dtype);
-  if (!param.part) {
-    write_elements(file, entry, 0, elements, to);
-    return;
-  }
-  const StoredSlice slice = slice_of(param);
-  const Bytes block = elements / static_cast<Bytes>(slice.outer);  // [size, inner]
-  const Bytes inner = block / static_cast<Bytes>(slice.size);
-  for (Bytes o = 0; o < static_cast<Bytes>(slice.outer); ++o) {
-    to = write_elements(file, entry, o * block + static_cast<Bytes>(slice.begin) * inner,
-                        o * block + static_cast<Bytes>(slice.end) * inner, to);
-  }
 }
 
 /// XXH3 of everything that decides what a layer computes and costs.
@@ -179,34 +159,40 @@ class Lowering {
     for (const ExportedLayer& layer : spec_.layers) add_layer(layer);
     add_loss();
     auto model = std::move(builder_).build();
-    model->initialize = [loaded = loaded_](std::uint64_t seed, std::span<std::byte* const> params) {
+    const auto specs = std::make_shared<const std::vector<ParamSpec>>(model->spec.params);
+    model->initialize = [loaded = loaded_, specs](std::uint64_t seed,
+                                                  std::span<std::byte* const> params) {
       for (std::uint32_t p = 0; p < params.size(); ++p) {
-        if (params[p]) initialize(*loaded, seed, p, params[p]);
+        if (params[p]) initialize(*loaded, (*specs)[p], seed, p, params[p]);
       }
     };
-    std::vector<std::string> types;  // of masters, by parameter
-    for (const ParamSpec& param : model->spec.params) {
-      types.push_back(safetensors_dtype(param.master().dtype));
-    }
-    model->map = [loaded = loaded_, types = std::move(types)](auto places) {
-      return map(*loaded, types, places);
-    };
+    model->map = [loaded = loaded_, specs](auto places) { return map(*loaded, *specs, places); };
     return model;
   }
 
  private:
-  static void initialize(const Loaded& loaded, std::uint64_t seed, std::uint32_t p, std::byte* to) {
+  static void initialize(const Loaded& loaded, const ParamSpec& spec, std::uint64_t seed,
+                         std::uint32_t p, std::byte* to) {
     const ExportedParam& param = loaded.spec.params[p];
-    if (!param.uniform) return write_initial(loaded.file, param, to);
-    const std::size_t values = param.tensor.bytes() / sizeof(float);
-    write_uniform(*param.uniform, {reinterpret_cast<float*>(to), values}, seed, p);
+    if (param.uniform) {
+      const std::size_t values = param.tensor.bytes() / sizeof(float);
+      return write_uniform(*param.uniform, {reinterpret_cast<float*>(to), values}, seed, p);
+    }
+    const Bytes size = size_of(spec.master().dtype);
+    for_each_run(spec, [&](const StoredRun& run) {
+      write_elements(loaded.file, param.tensor, static_cast<Bytes>(run.in_tensor),
+                     static_cast<Bytes>(run.length), to + static_cast<Bytes>(run.in_param) * size);
+    });
   }
 
-  /// See Model::map. `types`: of masters, by parameter.
-  static std::shared_ptr<std::byte> map(const Loaded& loaded, const std::vector<std::string>& types,
+  /// See Model::map.
+  static std::shared_ptr<std::byte> map(const Loaded& loaded, const std::vector<ParamSpec>& specs,
                                         std::span<const Model::Place> places) {
     const auto param_at = [&](const Model::Place& place) -> const ExportedParam& {
       return loaded.spec.params[static_cast<std::size_t>(place.param)];
+    };
+    const auto type_in_memory = [&](const Model::Place& place) {
+      return safetensors_dtype(specs[static_cast<std::size_t>(place.param)].master().dtype);
     };
     const Bytes begin = loaded.file.begin(param_at(places.front()).tensor);
     if (begin % kAlignment != 0) return nullptr;
@@ -214,7 +200,7 @@ class Lowering {
     for (const Model::Place& place : places) {
       const ExportedParam& param = param_at(place);
       const bool is_there = !param.uniform && !param.part &&
-                            param.tensor.dtype == types[static_cast<std::size_t>(place.param)] &&
+                            param.tensor.dtype == type_in_memory(place) &&
                             loaded.file.begin(param.tensor) == begin + place.offset;
       if (!is_there) return nullptr;
       end = begin + place.offset + param.tensor.bytes();

@@ -42,10 +42,8 @@ GraphFacts::GraphFacts(const ExportedGraph& graph, const std::vector<Given>& giv
   const at::NoGradGuard no_graph;
   std::vector<at::Tensor> values;
   for (const Given& each : given) {
-    values.push_back(each.like);
-    values_.push_back({.shape = each.like.sizes().vec(),
-                       .type = each.like.scalar_type(),
-                       .is_fixed = each.is_fixed});
+    values.push_back(without_memory(each.shape, each.type));
+    values_.push_back({.shape = each.shape, .type = each.type, .is_fixed = each.is_fixed});
   }
   for (int n = 0; n < num_nodes(); ++n) {
     outputs_.push_back(static_cast<int>(values_.size()));

@@ -11,18 +11,19 @@
 
 namespace spillway {
 
-/// What is known of a graph without running it: the shape and type of each value, and from which
-/// others it is made.
+/// What is known of a graph without data: the shape and type of each value, and from which others
+/// it is made.
 class GraphFacts {
  public:
   /// A value that the graph gets.
   struct Given {
-    at::Tensor like;        ///< its shape and type; without memory (at::kMeta)
+    std::vector<std::int64_t> shape;
+    at::ScalarType type = at::kFloat;
     bool is_fixed = false;  ///< a constant or a part of the batch
   };
 
-  /// Throws Error, with the operator, if it does not run. Values must exist
-  /// before they are read. The graph must outlive the facts.
+  /// Throws Error, with the operator, if one cannot run. Values must exist before they are read.
+  /// The graph must outlive the facts.
   GraphFacts(const ExportedGraph& graph, const std::vector<Given>& given);
 
   const ExportedGraph& graph() const { return graph_; }

@@ -16,13 +16,12 @@
 #include "models/pieces/piece_writer.h"
 #include "models/pieces/pieces_fields.h"
 #include "spillway/error.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {
 
 constexpr const char* kPrefix = "model.pieces.";
-
-std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
 /// Why no layer is divided in a way, for messages.
 struct Tries {
@@ -89,7 +88,8 @@ class Divider {
   void require_untied(const LayerPieces& pieces) const {
     for (const auto& [param, division] : pieces.params) {
       if (uses_[at(param)] > 1)
-        throw Indivisible{fmt::format("'{}' is tied", spec_.params[at(param)].tensor.name)};
+        throw Indivisible{
+            fmt::format("parameter '{}' is tied", spec_.params[at(param)].tensor.name)};
     }
   }
 
@@ -120,7 +120,7 @@ class Divider {
   bool is_head_ = false;                      // of the layer that is added
   std::vector<int> numbers_;                  // by whole layer: the last one that stands for it
   std::map<std::pair<int, int>, int> parts_;  // by parameter and piece
-  std::set<std::string> names_, divided_;     // of layers
+  std::set<std::string> names_;               // of layers
   int num_draws_ = 0;
 };
 
@@ -210,7 +210,7 @@ std::optional<LayerPieces> Divider::find(const LayerFacts& facts) {
       require_untied(*found);
       return found;
     } catch (const Indivisible& problem) {
-      // A layer may have both, but then the other reason says more.
+      // If the layer has an attention, this may still be why its MLP stays whole.
       (facts.attends() ? attention_ : mlp_).note(name, problem);
       mlp_.note(name, {problem.reason, Indivisible::Cause::structure});
     }
@@ -287,7 +287,7 @@ int Divider::add_divided(const LayerFacts& facts, const LayerPieces& pieces) {
   const std::size_t first = at(joined.front().layer), end = spec_.layers.size();
   if (pieces.makes_terms()) joined.resize(1);
   const int last = add(writer.after(layer, computed, joined));
-  // Pieces with the name of a layer come just before it.
+  // If that was divided, too, only its pieces come just before the layer and have its name.
   if (at(last) > end) rename_pieces(first, end, free_name(layer));
   return last;
 }

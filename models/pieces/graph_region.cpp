@@ -129,11 +129,10 @@ void linear(RegionFinder& find, int n, const Division& out) {
   if (out.dim + 1 == find.out_rank(n)) {
     find.read(input);
     find.divide(call->weight, {call->transposed ? 1 : 0, out.blocks});
-    if (call->bias >= 0) find.align(call->bias, find.out_rank(n), out);
-    return;
+  } else {
+    find.divide(input, out);
+    find.read(call->weight);
   }
-  find.divide(input, out);
-  find.read(call->weight);
   if (call->bias >= 0) find.align(call->bias, find.out_rank(n), out);
 }
 
@@ -178,15 +177,14 @@ void convert(RegionFinder& find, int n, const Division& out) {
   if (const auto* other = argument<GraphValue>(find.node(n), 1)) find.read_type(other->number);
 }
 
-void reshape(RegionFinder& find, int n, const Division& out) {
-  const int input = find.value(n, 0);
-  find.divide(input, before_reshape(find.shape(input), find.out_shape(n), out));
-  find.change(n, 1, out.dim);
-}
-
 void flatten(RegionFinder& find, int n, const Division& out) {
   const int input = find.value(n, 0);
   find.divide(input, before_reshape(find.shape(input), find.out_shape(n), out));
+}
+
+void reshape(RegionFinder& find, int n, const Division& out) {
+  flatten(find, n, out);
+  find.change(n, 1, out.dim);
 }
 
 void unflatten(RegionFinder& find, int n, const Division& out) {
@@ -261,21 +259,25 @@ void reduce(RegionFinder& find, int n, const Division& out) {
   find.divide(input, out);
 }
 
-/// Softmax along another dimension.
-void softmax(RegionFinder& find, int n, const Division& out) {
+/// Refuses to work along the divided dimension.
+void require_another(const RegionFinder& find, int n, const Division& out) {
   find.require(n, dimension(find.number(n, 1), find.out_shape(n).size()) != out.dim);
-  find.divide(find.value(n, 0), out);
-  find.attend();
 }
 
 /// A range of another dimension.
 void slice(RegionFinder& find, int n, const Division& out) {
-  find.require(n, dimension(find.number(n, 1), find.out_shape(n).size()) != out.dim);
+  require_another(find, n, out);
   find.divide(find.value(n, 0), out);
 }
 
+void softmax(RegionFinder& find, int n, const Division& out) {
+  require_another(find, n, out);
+  find.divide(find.value(n, 0), out);
+  find.attend();
+}
+
 void cat(RegionFinder& find, int n, const Division& out) {
-  find.require(n, dimension(find.number(n, 1), find.out_shape(n).size()) != out.dim);
+  require_another(find, n, out);
   for_each_value(find.node(n), [&](int value) {
     find.require(n, find.rank(value) == find.out_rank(n));
     find.divide(value, out);

@@ -1,6 +1,5 @@
 #include "models/pieces/layer_pieces.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,30 +17,26 @@ namespace {
 
 using Side = LayerPieces::Side;
 
-GraphFacts::Given given(std::vector<std::int64_t> shape, at::ScalarType type, bool is_fixed) {
-  return {at::empty(shape, at::TensorOptions(type).device(at::kMeta)), is_fixed};
-}
-
 std::vector<GraphFacts::Given> given_to(const ExportedSpec& spec, const ExportedLayer& layer) {
   std::vector<GraphFacts::Given> values;
   for (const ExportedSource source : layer.inputs) {
     if (source.layer >= 0) {
       const ExportedLayer& from = spec.layers[static_cast<std::size_t>(source.layer)];
-      values.push_back(given(from.shape, scalar_type(from.dtype), /*is_fixed=*/false));
+      values.push_back({from.shape, scalar_type(from.dtype), /*is_fixed=*/false});
     } else {
       const ExportedInput& part = spec.inputs[static_cast<std::size_t>(source.input)];
       std::vector<std::int64_t> shape{spec.batch_size};
       shape.insert(shape.end(), part.shape.begin(), part.shape.end());
-      values.push_back(given(std::move(shape), scalar_type(part.type), /*is_fixed=*/true));
+      values.push_back({std::move(shape), scalar_type(part.type), /*is_fixed=*/true});
     }
   }
   for (const int p : layer.params) {
     const ExportedParam& param = spec.params[static_cast<std::size_t>(p)];
-    values.push_back(given(param.shape(), scalar_type(type_of(spec, param)), /*is_fixed=*/false));
+    values.push_back({param.shape(), scalar_type(type_of(spec, param)), /*is_fixed=*/false});
   }
   for (const int c : layer.constants) {
     const TensorEntry& constant = spec.constants[static_cast<std::size_t>(c)];
-    values.push_back(given(constant.shape, scalar_type(constant), /*is_fixed=*/true));
+    values.push_back({constant.shape, scalar_type(constant), /*is_fixed=*/true});
   }
   return values;
 }

@@ -149,7 +149,7 @@ static std::vector<std::vector<Cell>> cells_of(const Strategy& strategy) {
 
 std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<WholeLayer>& layers,
                               const ModelSpec& model, int groups) {
-  static const LayerPlacement kElsewhere;
+  static const LayerPlacement kElsewhere;  // track 0
   Draft draft{.first = config.first,
               .chunk = config.chunk,
               .window = config.window,
@@ -184,7 +184,7 @@ std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<Wh
   }
   const bool is_same = sets_by_track(draft, sets_of(draft, layers)) == sets_by_track(draft, sets) &&
                        cells_of(to_strategy(draft, layers, model, groups)) ==
-                           cells_of(placed(config, model, groups));
+                           cells_of(placed(config, by_layer, model, groups));
   return is_same ? std::optional(draft) : std::nullopt;
 }
 

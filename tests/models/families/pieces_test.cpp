@@ -18,6 +18,7 @@
 #include "tests/support/models/run_layers.h"
 #include "tests/support/models/small_cnn.h"
 #include "tests/support/models/small_rnn.h"
+#include "tests/support/models/whole_tensors.h"
 
 /// Models whose layers are divided into pieces.
 namespace spillway {
@@ -77,19 +78,9 @@ std::vector<at::Tensor> parts_of(const Values& values, const ModelSpec& spec) {
 
 /// The gradients of all parameters, put together to whole tensors.
 Values gradients_of(const std::vector<at::Tensor>& params, const Model& model) {
-  Values gradients;
-  for (const StoredTensor& stored : stored_tensors(model.spec)) {
-    if (!model.spec.params[at(stored.params.front())].trainable) continue;
-    const at::Tensor whole = at::zeros({stored.tensor.elements()});
-    for (int p : stored.params) {
-      const at::Tensor part = params[at(p)].grad().contiguous().view({-1});
-      for_each_run(model.spec.params[at(p)], [&](const StoredRun& run) {
-        whole.narrow(0, run.in_tensor, run.length).copy_(part.narrow(0, run.in_param, run.length));
-      });
-    }
-    gradients[stored.name] = whole;
-  }
-  return gradients;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& param : params) gradients.push_back(param.grad());
+  return testing::whole_tensors(model.spec, gradients);
 }
 
 void expect_same_function(const Model& divided, const Model& whole, const at::Tensor& batch) {

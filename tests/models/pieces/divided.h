@@ -12,6 +12,7 @@
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
 #include "tests/support/models/run_layers.h"
+#include "tests/support/models/whole_tensors.h"
 
 /// Compares models in pieces with undivided ones.
 namespace spillway::testing {
@@ -31,32 +32,12 @@ struct Divided {
   std::vector<at::Tensor> params;
 };
 
-/// Tensors as files have them, of the parts that parameters hold.
-inline std::map<std::string, at::Tensor> whole(const ModelSpec& spec,
-                                               const std::vector<at::Tensor>& parts) {
-  std::map<std::string, at::Tensor> tensors;
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    const ParamSpec& param = spec.params[p];
-    if (param.stored.name.empty()) {
-      tensors[param.name] = parts[p];
-      continue;
-    }
-    const StoredSlice& slice = param.stored;
-    const TensorSpec all{DType::f32, slice.dims};
-    at::Tensor& tensor = tensors.try_emplace(slice.name, at::zeros(all.shape())).first->second;
-    tensor.view({slice.outer, slice.size, -1})
-        .narrow(1, slice.begin, slice.end - slice.begin)
-        .copy_(parts[p].view({slice.outer, slice.end - slice.begin, -1}));
-  }
-  return tensors;
-}
-
 inline std::map<std::string, at::Tensor> gradients(const Divided& divided) {
   std::vector<at::Tensor> of_params;
   for (const at::Tensor& param : divided.params) {  // some are read by no operator
     of_params.push_back(param.grad().defined() ? param.grad() : at::zeros_like(param));
   }
-  return whole(divided.model->spec, of_params);
+  return whole_tensors(divided.model->spec, of_params);
 }
 
 /// Loss, gradients, and the metrics of an evaluation, up to rounding.
@@ -64,8 +45,8 @@ inline void expect_same_in_pieces(const at::Tensor& rows, const ExportedNet& net
                                   const TorchPieces& pieces) {
   const Divided one(net, {}), other(net, pieces);
   EXPECT_GT(other.model->layers.size(), one.model->layers.size());
-  for (const auto& [name, value] : whole(other.model->spec, other.params)) {
-    EXPECT_TRUE(value.equal(whole(one.model->spec, one.params).at(name))) << name;
+  for (const auto& [name, value] : whole_tensors(other.model->spec, other.params)) {
+    EXPECT_TRUE(value.equal(whole_tensors(one.model->spec, one.params).at(name))) << name;
   }
   const LayersResult loss = one.run(rows), divided = other.run(rows);
   EXPECT_EQ(divided.last.weight, loss.last.weight);

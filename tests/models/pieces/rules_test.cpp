@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,21 +36,13 @@ ExportedNet net_of(const std::function<int(GraphNodes&)>& write,
                  {"factors", made_up({kFeatures}, 8) + 1}};
   json params = json::array();
   for (std::size_t t = 0; t + 1 < net.tensors.size(); ++t)
-    params.push_back({{"name", net.tensors[t].first}, {"trainable", true}, {"decay", true}});
+    params.push_back(param_json(net.tensors[t].first));
   GraphNodes first(3), block(kGivenValues);
   const json of_first = first.graph(first.linear(0, 1));
   const json of_block = block.graph(write(block));
   const auto layer = [](const char* name, const char* input, const std::vector<int>& of,
                         const std::vector<int>& constants, int graph) {
-    return json{
-        {"name", name},
-        {"inputs", {input}},
-        {"parameters", of},
-        {"constants", constants},
-        {"train", graph},
-        {"eval", graph},
-        {"output",
-         {{"shape", {kSamples, kRows, kWidth}}, {"dtype", "float32"}, {"differentiable", true}}}};
+    return layer_json(name, input, of, constants, graph, graph, {kSamples, kRows, kWidth});
   };
   const auto input = [](const char* name, std::int64_t begin) {
     return json{{"name", name}, {"begin", begin}, {"shape", {kRows, kWidth}}, {"dtype", "float32"}};
@@ -98,6 +89,7 @@ struct Rule {
   const char* name;
   Write write;
   std::int64_t out_features = kFeatures;
+  bool attends = false;
 };
 
 const std::vector<Rule>& rules() {
@@ -133,7 +125,9 @@ const std::vector<Rule>& rules() {
          const int weights = n.add("aten::softmax", "int", {value(scores), -1, nullptr});
          const int mixed = n.add("aten::matmul", "", {value(weights), value(own)});
          return flat(n, transpose(n, mixed, 1, 2));
-       }},
+       },
+       kFeatures,
+       /*attends=*/true},
       {"attention",
        [](GraphNodes& n, int h) {
          const int own = transpose(n, heads(n, h), 1, 2);
@@ -141,7 +135,9 @@ const std::vector<Rule>& rules() {
              n.add("aten::scaled_dot_product_attention", "",
                    {value(own), value(own), value(own), nullptr, 0.0, true, nullptr, false});
          return flat(n, transpose(n, mixed, 1, 2));
-       }},
+       },
+       kFeatures,
+       /*attends=*/true},
       {"batches",
        [](GraphNodes& n, int h) {
          const int own = reshape(n, transpose(n, heads(n, h), 1, 2), {-1, kRows, kFeatures / 4});
@@ -219,10 +215,9 @@ TEST(Rules, ComputePartsOfTheWhole) {
     SCOPED_TRACE(rule.name);
     const ExportedNet net = net_with(rule.write, rule.out_features);
     for (const std::int64_t pieces : {2, 4}) {
-      const bool attends =
-          std::string_view(rule.name) == "heads" || std::string_view(rule.name) == "attention";
       expect_same_in_pieces(
-          rows(), net, attends ? TorchPieces{.attention = pieces} : TorchPieces{.mlp = pieces});
+          rows(), net,
+          rule.attends ? TorchPieces{.attention = pieces} : TorchPieces{.mlp = pieces});
     }
   }
 }

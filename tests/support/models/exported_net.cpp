@@ -50,7 +50,7 @@ void ExportedNet::write(const std::filesystem::path& path) const {
 }
 
 ExportedNet exported_net(double dropout) {
-  const std::int64_t B = kNetBatch, W = kNetWidth;
+  constexpr std::int64_t B = kNetBatch, W = kNetWidth;
   ExportedNet net;
   net.tensors = {{"embed.weight", made_up({W, kNetInputs}, 0)},
                  {"embed.bias", made_up({W}, 1)},
@@ -63,12 +63,9 @@ ExportedNet exported_net(double dropout) {
                  {"head.weight", made_up({kNetClasses, W}, 5)},
                  {"head.bias", made_up({kNetClasses}, 6)},
                  {"scale", made_up({W}, 7) + 1}};
-  const auto param = [](const char* name, bool trainable, bool decay) {
-    return json{{"name", name}, {"trainable", trainable}, {"decay", decay}};
-  };
-  json mean = param("norm.running_mean", false, false),
-       var = param("norm.running_var", false, false),
-       count = param("norm.num_batches_tracked", false, false);
+  json mean = param_json("norm.running_mean", false, false),
+       var = param_json("norm.running_var", false, false),
+       count = param_json("norm.num_batches_tracked", false, false);
   mean["statistic"] = var["statistic"] = {{"kind", "average"}, {"momentum", 0.1}};
   count["statistic"] = {{"kind", "count"}};
   // Values of "norm": x, weight, bias, mean, variance, count, then the node's.
@@ -95,16 +92,10 @@ ExportedNet exported_net(double dropout) {
   embed_eval["nodes"].erase(2);
   embed_eval["result"] = 4;
   const json head = graph({node("aten::linear", "", {value(0), value(1), value(2)})}, 3);
-  const auto layer = [&](const char* name, const char* input, std::vector<int> params,
-                         std::vector<int> constants, int train, int eval, std::int64_t width) {
-    return json{
-        {"name", name},
-        {"inputs", {input}},
-        {"parameters", params},
-        {"constants", constants},
-        {"train", train},
-        {"eval", eval},
-        {"output", {{"shape", {B, width}}, {"dtype", "float32"}, {"differentiable", true}}}};
+  const auto layer = [](const char* name, const char* input, const std::vector<int>& params,
+                        const std::vector<int>& constants, int train, int eval,
+                        std::int64_t width) {
+    return layer_json(name, input, params, constants, train, eval, {B, width});
   };
   net.document = {
       {"version", 1},
@@ -120,10 +111,10 @@ ExportedNet exported_net(double dropout) {
          {"dtype", "int64"},
          {"limit", kNetClasses}}}},
       {"parameters",
-       {param("embed.weight", true, true), param("embed.bias", true, false),
-        param("norm.weight", true, false), param("norm.bias", true, false), mean, var, count,
-        param("body.weight", true, true), param("head.weight", true, true),
-        param("head.bias", false, false)}},
+       {param_json("embed.weight", true, true), param_json("embed.bias", true, false),
+        param_json("norm.weight", true, false), param_json("norm.bias", true, false), mean, var,
+        count, param_json("body.weight", true, true), param_json("head.weight", true, true),
+        param_json("head.bias", false, false)}},
       {"constants", {"scale"}},
       {"graphs", {embed, embed_eval, norm, body, head}},
       {"layers",

@@ -61,6 +61,23 @@ class GraphNodes {
   int next_;
 };
 
+/// A layer with one input and outputs of float32.
+inline json layer_json(const char* name, const char* input, const std::vector<int>& params,
+                       const std::vector<int>& constants, int train, int eval,
+                       const std::vector<std::int64_t>& shape) {
+  return {{"name", name},
+          {"inputs", {input}},
+          {"parameters", params},
+          {"constants", constants},
+          {"train", train},
+          {"eval", eval},
+          {"output", {{"shape", shape}, {"dtype", "float32"}, {"differentiable", true}}}};
+}
+
+inline json param_json(const std::string& name, bool trainable = true, bool decay = true) {
+  return {{"name", name}, {"trainable", trainable}, {"decay", decay}};
+}
+
 struct ExportedNet {
   json document;
   NamedTensors tensors;

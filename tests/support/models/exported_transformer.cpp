@@ -82,23 +82,15 @@ ExportedNet exported_transformer(const TransformerOptions& options) {
                  {"factors", made_up({1, kHeads, 1, 1}, 15) + 1}};
   json params = json::array();
   for (std::size_t t = 0; t + 1 < net.tensors.size(); ++t) {
-    params.push_back({{"name", net.tensors[t].first}, {"trainable", true}, {"decay", true}});
+    params.push_back(param_json(net.tensors[t].first));
   }
   GraphNodes embed(2), head(4);
   embed.add("aten::embedding", "", {value(1), value(0), 5, false, false});
   const int logits = head.add("aten::linear", "", {value(norm(head, 0, 1)), value(3), nullptr});
-  const auto layer = [&](const char* name, const char* input, const std::vector<int>& of,
-                         const std::vector<int>& constants, int graphs, std::int64_t width) {
-    return json{{"name", name},
-                {"inputs", {input}},
-                {"parameters", of},
-                {"constants", constants},
-                {"train", graphs},
-                {"eval", graphs + 1},
-                {"output",
-                 {{"shape", {kSamples, kPositions, width}},
-                  {"dtype", "float32"},
-                  {"differentiable", true}}}};
+  const auto layer = [](const char* name, const char* input, const std::vector<int>& of,
+                        const std::vector<int>& constants, int graphs, std::int64_t width) {
+    return layer_json(name, input, of, constants, graphs, graphs + 1,
+                      {kSamples, kPositions, width});
   };
   const json embedded = embed.graph(2), of_head = head.graph(logits);
   // In place of an MLP's norm: the mean row of the embedding is added to x.
