@@ -2,7 +2,7 @@
 """Hosts that are killed, frozen, leave or join while others train; prints Markdown tables.
 
 Usage: host_loss.py BIN TEXT [DIGITS] [--brief] [--first N] [--runs N] [--timed N] [--jobs N]
-    [--torchrun N] [--only TRIAL]
+    [--torchrun N] [--only TRIAL] [--state STATE]
 BIN: folder of the programs.
 """
 
@@ -38,7 +38,8 @@ FIRST = "host 0, killed"
 MEETING = "host 0, killed while hosts meet"
 LEAVES = "host 0, asked to leave"
 ENDS = {"host 0, frozen": signal.SIGSTOP, LEAVES: signal.SIGTERM, MEETING: signal.SIGKILL}
-SHARDED = ["hosts.state=sharded", "checkpoint.every_steps=5"]
+STATES = {"replicated": [], "sharded": ["hosts.state=sharded", "checkpoint.every_steps=5"],
+          "shadowed": ["hosts.state=shadowed", "checkpoint.every_steps=1000"]}
 SILENT_S = 4
 
 
@@ -211,7 +212,7 @@ def train_on(hosts, events, losses):
     return [host.stdout.read() for host in left]
 
 
-def run(program, config, draw, is_sharded):
+def run(program, config, draw, state):
     """Trains with hosts of which some are lost. Returns the weights by trial and the losses."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -225,7 +226,7 @@ def run(program, config, draw, is_sharded):
         hosts = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                   env={**os.environ, "OMP_WAIT_POLICY": "passive"})
                  for command in host_processes.commands(program, config, place, size, SLOW, *limits,
-                                                        *(SHARDED if is_sharded else []))]
+                                                        *STATES[state])]
         joined = None
         try:
             events = Events(place / "run/events.jsonl")
@@ -281,29 +282,44 @@ def delays(done):
     return how, noticed[0] - sent_s if noticed else None, after[0] - sent_s - step_s
 
 
-def run_of(seed, program, cases, expected):
+def trained_again(events):
+    """The number of steps of a run that were trained after an earlier commit was lost."""
+    trained = [(event["trial"], event["step"]) for event in events.events
+               if event["event"] == "step"]
+    return len(trained) - len(set(trained))
+
+
+def is_single(done):
+    """Whether one host was lost, and the others trained on."""
+    return len(done.losses) == 1 and done.losses[0][2] not in ENDS
+
+
+def run_of(seed, program, cases, states, expected):
     """Run number `seed` and its trial, for people. `done` is nothing if the run has failed."""
     draw = random.Random(seed)
     name = draw.choice(list(cases))
-    is_sharded = draw.random() < 0.5
-    shown = f"{name}, sharded" if is_sharded else name
+    state = draw.choice(states)
+    shown = f"{name}, {state}"
     try:
-        done = run(program, cases[name], draw, is_sharded)
-        require_no_other_loss(done, is_sharded)
+        done = run(program, cases[name], draw, state)
+        require_no_other_loss(done, state)
+        if state == "shadowed" and is_single(done) and trained_again(done.events):
+            raise spillway_run.Failed("commits were lost")
     except spillway_run.Failed as failed:
         print(f"run {seed}, {shown}, has failed: {failed}", file=sys.stderr)
-        return types.SimpleNamespace(shown=shown, is_sharded=is_sharded, done=None, is_equal=False)
+        return types.SimpleNamespace(shown=shown, state=state, done=None, is_equal=False)
     joins = ("one joins, " if done.has_joined else
              "one asks to join, " if done.asked_to_join else "")
     is_equal = done.weights == expected[name]
     print(f"run {seed}, {shown}: {joins}{[(victim, how) for victim, _, how in done.losses]}"
-          f"{'' if is_equal else ': differs'}", file=sys.stderr)
-    return types.SimpleNamespace(shown=shown, is_sharded=is_sharded, done=done, is_equal=is_equal)
+          f", {trained_again(done.events)} steps again{'' if is_equal else ': differs'}",
+          file=sys.stderr)
+    return types.SimpleNamespace(shown=shown, state=state, done=done, is_equal=is_equal)
 
 
-def require_no_other_loss(done, is_sharded):
+def require_no_other_loss(done, state):
     """No host is lost that nobody disturbed. Where hosts meet again, they change their numbers."""
-    meet_again = (is_sharded or done.asked_to_join or
+    meet_again = (state != "replicated" or done.asked_to_join or
                   any(victim == 0 for victim, _, _ in done.losses))
     heard = {event["host"] for event in done.events.events
              if event["event"] == "lost" and "host" in event}
@@ -330,51 +346,57 @@ def main():
     parser.add_argument("--timed", type=int, default=200,
                         help="the first of them, one at a time: their times count")
     parser.add_argument("--jobs", type=int, default=3, help="the others, so many at a time")
-    parser.add_argument("--torchrun", type=int, default=5, help="runs of each kind under torchrun, 0: none")
+    parser.add_argument("--torchrun", type=int, default=5,
+                        help="runs of each kind under torchrun, 0: none")
     parser.add_argument("--only", help="one of the trials")
+    parser.add_argument("--state", choices=list(STATES), help="the only hosts.state; default: all")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     cases = configs(arguments)
     expected = {name: host_processes.weights_of(host_processes.train(program, config, 1))
                 for name, config in cases.items()}
-    rows = collections.defaultdict(lambda: [0, 0, 0, 0, 0])  # runs, lost, joined, redone, equal
+    # Runs, hosts lost, hosts joined, steps repeated, steps trained again, equal.
+    rows = collections.defaultdict(lambda: [0] * 6)
     noticed, commits = collections.defaultdict(list), collections.defaultdict(list)
     seeds = range(arguments.first, arguments.first + (3 if arguments.brief else arguments.runs))
     if arguments.only not in (None, *cases):
         parser.error(f"--only: there is no {arguments.only!r}; there are {', '.join(cases)}")
     drawn = {name: case for name, case in cases.items() if arguments.only in (None, name)}
-    run_one = functools.partial(run_of, program=program, cases=drawn, expected=expected)
+    states = [arguments.state] if arguments.state else list(STATES)
+    run_one = functools.partial(run_of, program=program, cases=drawn, states=states,
+                                expected=expected)
     outcomes = [run_one(seed) for seed in seeds[:arguments.timed]]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes += pool.map(run_one, seeds[arguments.timed:])
     for number, outcome in enumerate(outcomes):
         row = rows[outcome.shown]
         row[0] += 1
-        row[4] += outcome.is_equal
+        row[5] += outcome.is_equal
         if not outcome.done:
             continue
         row[1] += len(outcome.done.losses)
         row[2] += outcome.done.has_joined
         row[3] += len(outcome.done.events.times("redone"))
+        row[4] += trained_again(outcome.done.events)
         delay = delays(outcome.done) if number < arguments.timed else None
         if delay:
             how, noticed_s, commit_s = delay
-            how = f"{how}; sharded" if outcome.is_sharded else how
+            how = f"{how}; {outcome.state}"
             if noticed_s is not None:
                 noticed[how].append(1e3 * noticed_s)
             commits[how].append(1e3 * commit_s)
-    tables.print_head(["trial", "runs", "hosts lost", "hosts joined", "steps repeated",
-                       "runs with equal weights"])
+    tables.print_head(["trial, state", "runs", "hosts lost", "hosts joined", "steps repeated",
+                       "commits lost", "runs with equal weights"])
     for name, row in sorted(rows.items()):
         tables.print_row([name, *map(str, row)])
     other = {**cases["gpt"], "train": {**cases["gpt"]["train"], "virtual_nodes": 4,
                                        "reduction_groups": 4}}
     other = host_processes.weights_of(host_processes.train(program, other, 1))
-    tables.print_row(["control: gpt with 4 virtual nodes, 1 host", "1", "0", "0", "0",
+    tables.print_row(["control: gpt with 4 virtual nodes, 1 host", "1", "0", "0", "0", "0",
                       str(int(other == expected["gpt"]))])
     print()
     tables.print_head(["a host is", "runs", "noticed after, ms", "next commit after a step and, ms"])
-    for how in [kind + state for state in ("", "; sharded") for kind in [*SIGNALS, FIRST]]:
+    for how in [f"{kind}; {state}" for state in STATES for kind in [*SIGNALS, FIRST]]:
         if commits[how]:
             tables.print_row([how, str(len(commits[how])),
                               tables.spread(noticed[how], 0) if noticed[how] else "",

@@ -57,10 +57,11 @@ inline constexpr std::array kNames<BackendKind>{"gloo", "nccl"};  ///< names
 /// weights.
 enum class HostStateKind : std::uint8_t {
   replicated,  ///< all on every host
-  sharded      ///< each on the host that updates these weights, as in stage 1 of ZeRO
+  sharded,     ///< each on the host that updates these weights, as in stage 1 of ZeRO
+  shadowed     ///< each on two hosts, which make the same updates
 };
 template <>
-inline constexpr std::array kNames<HostStateKind>{"replicated", "sharded"};  ///< names
+inline constexpr std::array kNames<HostStateKind>{"replicated", "sharded", "shadowed"};  ///< names
 
 /// How a CPU device that imitates a failure fails.
 enum class FaultKind : std::uint8_t {

@@ -70,14 +70,15 @@ struct HostsConfig {
   /// hosts. NCCL takes memory there beside their budgets, and neither authenticates nor encrypts,
   /// so it needs trust_network.
   BackendKind backend = BackendKind::gloo;
-  /// The same on all hosts. sharded takes less memory; when a host is lost, training goes on from
-  /// the newest checkpoint.
+  /// The same on all hosts. sharded takes least memory; when a host is lost, training goes on from
+  /// the newest checkpoint. With shadowed, the hosts that are left first save a checkpoint of the
+  /// last step, unless two are lost that have the same part.
   HostStateKind state = HostStateKind::replicated;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   /// Folder of the run, which all hosts share. If host 0 is lost, the next host locks it and saves
   /// all trials, which train on in new sessions: see Session::next_hosts(). The same happens when
-  /// hosts join, and with sharded state, but without saving, when any host is lost. Empty: training
-  /// ends, and nobody can join.
+  /// hosts join, and with sharded or shadowed state when any host is lost. With sharded state
+  /// nothing is saved then. Empty: training ends, and nobody can join.
   std::filesystem::path run_folder;
   /// Where hosts 1, 2, ... listen if those before them are lost before all have met: see
   /// without_host_0(). Set by Session::next_hosts().

@@ -260,11 +260,11 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "from GPU to GPU, which needs `trust_network`, see [Several machines](guide/hosts.md#nccl).");
   v.field(
       "state", hosts.state, kAny,
-      "Where the moments of the optimizer are, the same on all hosts: `replicated` on every host, "
-      "or `sharded`, each on the host that updates these weights; with bf16 the fp32 weights are "
-      "divided the same way. Sharding takes less memory; when a host is lost, training goes on "
-      "from the newest checkpoint, see "
-      "[Several machines](guide/hosts.md#shard-the-optimizers-state).");
+      "Where the moments of the optimizer are, the same on all hosts: `replicated` on every host; "
+      "`sharded`, each on the host that updates these weights; or `shadowed`, each on two hosts. "
+      "With bf16 the fp32 weights are divided the same way. `sharded` takes least memory; when a "
+      "host is lost, training goes on from the newest checkpoint, and with `shadowed` from the "
+      "last step, see [Several machines](guide/hosts.md#shard-the-optimizers-state).");
 }
 
 /// All sections but the sweep.

@@ -12,6 +12,7 @@ namespace spillway {
 struct RestingJobs {
   int begun = 0;                      ///< those numbered below have begun on this host
   std::map<int, std::int64_t> steps;  ///< that are committed, of those that have not ended
+  bool have_moved = false;            ///< their state is not as their programs have left it
   bool operator==(const RestingJobs&) const = default;
 };
 
@@ -30,8 +31,10 @@ struct Agreement {
   /// By job: the hosts that compute its next step, which are those that have committed fewest. The
   /// others wait for them.
   std::map<int, std::set<int>> computing;
-  /// Jobs for which others wait. After their next commit hosts have to agree again.
-  std::set<int> behind;
+  /// By job: the other hosts, which have committed the next step and wait. After the next commit of
+  /// such a job hosts have to agree again.
+  std::map<int, std::set<int>> ahead;
+  bool have_moved = false;  ///< RestingJobs::have_moved of any host: the programs cannot go on
   bool operator==(const Agreement&) const = default;
 };
 
@@ -39,7 +42,7 @@ struct Agreement {
 /// next step of each job. Pure; each host has its own, and no host leads. Each has a copy of every
 /// job's state. Bits do not depend on who computes a step, so a host that is a step behind needs
 /// nothing from those ahead: it repeats the step with others that are behind, or alone. If each has
-/// only a part of the state, the session restarts instead when a host is lost or behind.
+/// only parts of the state, the session restarts instead when a host is lost or behind.
 ///
 /// When a host is lost, those left begin a round: each lets its jobs rest at their last commit and
 /// tells the others how far they are and whom it has lost. It goes on once it has heard the same

@@ -102,14 +102,14 @@ std::vector<Transfer> HostExchange::scatter(int stage, int layer) const {
   return transfers;
 }
 
-/// Every host has the ranges `ranges_of(host)` and sends them to all others that take part.
+/// Every host sends the ranges `ranges_of(host, to)` to all others that take part.
 template <typename Ranges>
 std::vector<Transfer> HostExchange::tell_all(Phase phase, int index,
                                              const Ranges& ranges_of) const {
   std::vector<Transfer> transfers;
   const auto add = [&](int peer, bool is_sent, int from) {
     std::uint64_t number = 0;
-    for (const HomeRange& range : ranges_of(from)) {
+    for (const HomeRange& range : ranges_of(from, is_sent ? peer : shape_.host)) {
       if (range.bytes == 0) continue;
       transfers.push_back({peer, is_sent, tag_of(phase, index, number++), range.home, range.bytes});
     }
@@ -124,36 +124,46 @@ std::vector<Transfer> HostExchange::tell_all(Phase phase, int index,
 
 std::vector<Transfer> HostExchange::gather(int layer) const {
   const Bytes sums = buffers_.layout().partial(layer, 0);
-  return tell_all(Phase::gather, layer, [&](int host) {
+  return tell_all(Phase::gather, layer, [&](int host, int) {
     std::vector<HomeRange> ranges = parts(layer, host);
     for (HomeRange& range : ranges) range.home += sums;
     return ranges;
   });
 }
 
+std::vector<Transfer> HostExchange::shade(int layer) const {
+  const Layout& layout = buffers_.layout();
+  return tell_all(Phase::shade, layer, [&](int owner, int shadow) {
+    std::vector<HomeRange> ranges = buffers_.host_parts().shadowed_sums(
+        model_.layers[at(layer)], layout.layers[at(layer)].sum, owner, shadow);
+    for (HomeRange& range : ranges) range.home += layout.partial(layer, 0);
+    return ranges;
+  });
+}
+
 std::vector<Transfer> HostExchange::spread(int weights_buffer) const {
-  return tell_all(Phase::spread, weights_buffer, [&](int host) {
-    return buffers_.host_parts().of_block(buffers_.layout(), weights_buffer, host);
+  return tell_all(Phase::spread, weights_buffer, [&](int host, int reader) {
+    return buffers_.host_parts().of_block(buffers_.layout(), weights_buffer, host, reader);
   });
 }
 
 std::vector<Transfer> HostExchange::numbers() const {
   const Layout& layout = buffers_.layout();
-  std::vector<Transfer> transfers = tell_all(Phase::numbers, kStepNumbers, [&](int host) {
+  std::vector<Transfer> transfers = tell_all(Phase::numbers, kStepNumbers, [&](int host, int) {
     const GroupRange groups = shape_.groups_of(host);
     const Bytes begin = layout.numbers(shape_.first_vn(groups.begin));
     return std::vector{HomeRange{begin, layout.numbers(shape_.first_vn(groups.end)) - begin}};
   });
   if (!layout.is_sharded()) return transfers;
   const auto norms = tell_all(Phase::norms, kStepNumbers,
-                              [&](int host) { return std::vector{layout.norms[at(host)]}; });
+                              [&](int host, int) { return std::vector{layout.norms[at(host)]}; });
   transfers.insert(transfers.end(), norms.begin(), norms.end());
   return transfers;
 }
 
 std::vector<Transfer> HostExchange::eval_numbers() const {
   const Layout& layout = buffers_.layout();
-  return tell_all(Phase::eval_numbers, kEvalNumbers, [&](int host) {
+  return tell_all(Phase::eval_numbers, kEvalNumbers, [&](int host, int) {
     const GroupRange groups = shape_.groups_of(host);
     const Bytes begin = layout.numbers_of_eval(shape_.first_eval_vn(groups.begin));
     const Bytes end = layout.numbers_of_eval(shape_.first_eval_vn(groups.end));

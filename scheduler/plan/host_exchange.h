@@ -14,7 +14,8 @@ namespace spillway {
 /// all-gather ("Optimization of Collective Communication Operations in MPICH", Thakur et al.,
 /// 2005), but in the order of the tree (core/base/fold.h). All get the whole sum, or, if their
 /// state is sharded, the weights that its host has updated, as in stage 1 of ZeRO ("ZeRO: Memory
-/// Optimizations Toward Training Trillion Parameter Models", Rajbhandari et al., 2020).
+/// Optimizations Toward Training Trillion Parameter Models", Rajbhandari et al., 2020). A shadow
+/// gets the sum instead, and makes the same update.
 class HostExchange {
  public:
   /// The shape has the hosts; all outlive it.
@@ -32,7 +33,9 @@ class HostExchange {
   std::vector<Transfer> scatter(int stage, int layer) const;
   /// The whole parts go to all.
   std::vector<Transfer> gather(int layer) const;
-  /// The updated weights of a buffer go to all.
+  /// They go to their shadows.
+  std::vector<Transfer> shade(int layer) const;
+  /// The updated weights of a buffer go to all that do not update them, too.
   std::vector<Transfer> spread(int weights_buffer) const;
   /// Losses and their weights, of a step or of an evaluation with its metrics; of a step with
   /// sharded state also squared norms.
@@ -40,7 +43,7 @@ class HostExchange {
   std::vector<Transfer> eval_numbers() const;
 
  private:
-  enum class Phase : std::uint8_t { scatter, gather, numbers, eval_numbers, norms, spread };
+  enum class Phase : std::uint8_t { scatter, gather, shade, numbers, eval_numbers, norms, spread };
 
   int num_hosts() const { return static_cast<int>(shape_.host_groups.size()); }
   std::vector<FoldStep::Merge> merges(int stage, bool own) const;

@@ -86,10 +86,16 @@ HostParts::HostParts(const ModelSpec& model, const std::vector<std::vector<int>>
         return std::min(std::clamp<std::int64_t>(chunk, 0, own) * kChunk,
                         model.params[at(p)].tensor.elements());
       };
+      const auto host_at = [&](std::int64_t turn) {
+        return hosts[static_cast<std::size_t>((first + turn) % num_hosts)];
+      };
       for (std::int64_t turn = 0; turn < num_hosts; ++turn) {
         const ElementRange elements{begin_of(turn), begin_of(turn + 1)};
-        const int host = hosts[static_cast<std::size_t>((first + turn) % num_hosts)];
-        if (elements.size() > 0) parts_[at(p)].push_back({.host = host, .elements = elements});
+        if (elements.size() == 0) continue;
+        const std::int64_t neighbour = turn + 1 < num_hosts ? turn + 1 : turn - 1;
+        parts_[at(p)].push_back({.host = host_at(turn),
+                                 .shadow = shape.is_shadowed() ? host_at(neighbour) : -1,
+                                 .elements = elements});
       }
       before += own;
     }
@@ -97,29 +103,66 @@ HostParts::HostParts(const ModelSpec& model, const std::vector<std::vector<int>>
   }
 }
 
-ElementRange HostParts::of(int param, int host) const {
+const HostPart* HostParts::part_of(int param, int host) const {
   const auto part = std::ranges::find(of(param), host, &HostPart::host);
-  return part == of(param).end() ? ElementRange() : part->elements;
+  return part == of(param).end() ? nullptr : &*part;
 }
 
-std::vector<HomeRange> HostParts::of_sums(const LayerSpec& layer, const SumPlaces& places,
-                                          int host) const {
+ElementRange HostParts::of(int param, int host) const {
+  const HostPart* part = part_of(param, host);
+  return part ? part->elements : ElementRange();
+}
+
+ElementRange HostParts::kept(int param, int host) const {
+  ElementRange found;
+  for (const HostPart& part : of(param)) {
+    if (part.host != host && part.shadow != host) continue;
+    found = {found.size() > 0 ? found.begin : part.elements.begin, part.elements.end};
+  }
+  return found;
+}
+
+/// `elements_of(param)`: of each parameter.
+template <typename Elements>
+std::vector<HomeRange> HostParts::sums(const LayerSpec& layer, const SumPlaces& places,
+                                       const Elements& elements_of) const {
   std::vector<HomeRange> found;
   for (std::size_t i = 0; i < layer.params.size(); ++i) {
     const ParamSpec& param = model_.params[at(layer.params[i])];
     if (!param.has_sum()) continue;
-    add_range(found, places.packed_offsets[i], of(layer.params[i], host),
+    add_range(found, places.packed_offsets[i], elements_of(layer.params[i]),
               size_of(param.finished_sum().dtype));
   }
   return found;
 }
 
-std::vector<HomeRange> HostParts::of_block(const Layout& layout, int weights_buffer,
-                                           int host) const {
+std::vector<HomeRange> HostParts::of_sums(const LayerSpec& layer, const SumPlaces& places,
+                                          int host) const {
+  return sums(layer, places, [&](int p) { return of(p, host); });
+}
+
+std::vector<HomeRange> HostParts::kept_sums(const LayerSpec& layer, const SumPlaces& places,
+                                            int host) const {
+  return sums(layer, places, [&](int p) { return kept(p, host); });
+}
+
+std::vector<HomeRange> HostParts::shadowed_sums(const LayerSpec& layer, const SumPlaces& places,
+                                                int owner, int shadow) const {
+  return sums(layer, places, [&](int p) {
+    const HostPart* part = part_of(p, owner);
+    return part && part->shadow == shadow ? part->elements : ElementRange();
+  });
+}
+
+std::vector<HomeRange> HostParts::of_block(const Layout& layout, int weights_buffer, int host,
+                                           int reader) const {
   std::vector<HomeRange> found;
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
     if (layout.params[at(p)].weights_buffer != weights_buffer) continue;
-    add_range(found, layout.in_block(p), of(p, host), size_of(model_.params[at(p)].tensor.dtype));
+    const HostPart* part = part_of(p, host);
+    if (!part || part->shadow == reader) continue;
+    add_range(found, layout.in_block(p), part->elements,
+              size_of(model_.params[at(p)].tensor.dtype));
   }
   return found;
 }

@@ -109,7 +109,9 @@ void LayoutBuilder::divide_among_hosts() {
     const ParamSpec& param = model_.params[at(p)];
     Layout::ParamPlace& place = layout_.params[at(p)];
     place.held = all_elements(param);
-    place.own = shape_.is_sharded() && param.has_sum() ? parts_.of(p, shape_.host) : place.held;
+    const bool is_divided = shape_.is_sharded() && param.has_sum();
+    place.own = is_divided ? parts_.of(p, shape_.host) : place.held;
+    place.kept = is_divided ? parts_.kept(p, shape_.host) : place.held;
   }
 }
 
@@ -125,7 +127,7 @@ void LayoutBuilder::place_block(const std::vector<int>& params, std::vector<int>
     place.home = master_bytes;
     bytes += round_up(param.tensor.bytes(), kAlignment);
     place.divides_master = has_copy && shape_.is_sharded() && param.has_sum();
-    if (place.divides_master) place.held = place.own;
+    if (place.divides_master) place.held = place.kept;
     const Bytes held = static_cast<Bytes>(place.held.size()) * size_of(param.master().dtype);
     master_bytes += round_up(held, kAlignment);
   }
@@ -174,7 +176,7 @@ void LayoutBuilder::place_moments() {
       if (!param.trainable) continue;
       Layout::ParamPlace& place = layout_.params[at(p)];
       place.moment_offset = layout_.moments_plane;
-      const Bytes bytes = static_cast<Bytes>(place.own.size()) * size_of(param.master().dtype);
+      const Bytes bytes = static_cast<Bytes>(place.kept.size()) * size_of(param.master().dtype);
       layout_.moments_plane += round_up(bytes, kAlignment);
     }
   }
@@ -236,14 +238,6 @@ int LayoutBuilder::position_of_partial(int stage, int first_group) const {
   return static_cast<int>(std::ranges::lower_bound(firsts, first_group) - firsts.begin());
 }
 
-/// The range of the packed sums of a layer in which this host's parts lie.
-HomeRange LayoutBuilder::own_sums(int layer) const {
-  const auto parts =
-      parts_.of_sums(model_.layers[at(layer)], layout_.layers[at(layer)].sum, shape_.host);
-  if (parts.empty()) return {};
-  return {parts.front().home, parts.back().home + parts.back().bytes - parts.front().home};
-}
-
 /// `in_plane`: offsets of layers. The first partial, which becomes the total, has the same home in
 /// all plans, so it comes first.
 void LayoutBuilder::place_partials(const std::vector<Bytes>& in_plane) {
@@ -259,8 +253,18 @@ void LayoutBuilder::place_partials(const std::vector<Bytes>& in_plane) {
       for (int l = layers.begin; l < layers.end; ++l) what(s, l, layout_.layers[at(l)]);
     }
   };
+  // The range of the packed sums of a layer that this host has of partial `k`.
+  const auto part_of = [&](int layer, std::size_t k) {
+    const LayerSpec& spec = model_.layers[at(layer)];
+    const SumPlaces& sum = layout_.layers[at(layer)].sum;
+    const auto parts =
+        k == 0 ? parts_.kept_sums(spec, sum, shape_.host) : parts_.of_sums(spec, sum, shape_.host);
+    if (parts.empty()) return HomeRange();
+    return HomeRange{parts.front().home,
+                     parts.back().home + parts.back().bytes - parts.front().home};
+  };
   const auto place_part = [&](int layer, std::size_t k) {
-    const HomeRange part = own_sums(layer);
+    const HomeRange part = part_of(layer, k);
     layout_.layers[at(layer)].partials[k] = reserve(part.bytes, kAlignment) - part.home;
   };
   for_each([&](int s, int l, Layout::LayerPlace& layer) {
@@ -277,7 +281,7 @@ void LayoutBuilder::place_partials(const std::vector<Bytes>& in_plane) {
     layout_.sum_planes = std::max(layout_.sum_planes, plane);
     layer.total = {layer.partials.front(), layer.sum.packed_bytes};
     if (!shape_.is_sharded()) return;
-    const HomeRange part = own_sums(l);
+    const HomeRange part = part_of(l, 0);
     layer.total = {layer.partials.front() + part.home, part.bytes};
   });
   layout_.home_bytes = planes + layout_.sum_planes * layout_.sum_plane;

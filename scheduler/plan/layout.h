@@ -62,7 +62,6 @@ class LayoutBuilder {
   Bytes share(const std::vector<int>& params, Bytes bytes);
   void place_sums();
   void place_partials(const std::vector<Bytes>& in_plane);
-  HomeRange own_sums(int layer) const;
   void place_whole_sums();
   void add_sum_buffers();
   void add_sum_buffers(int stage, int cell, int slot);

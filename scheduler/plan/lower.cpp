@@ -82,7 +82,7 @@ class ProgramBuilder {
       if (!model_.params[p].trainable) continue;
       const Layout::ParamPlace& place = layout.params[p];
       const Bytes bytes =
-          static_cast<Bytes>(place.own.size()) * size_of(model_.params[p].master().dtype);
+          static_cast<Bytes>(place.kept.size()) * size_of(model_.params[p].master().dtype);
       Updated& block = updated[place.weights_buffer];
       block.all += bytes;
       block.largest = std::max(block.largest, bytes);
@@ -288,6 +288,8 @@ class ProgramBuilder {
         if (shape_.is_sharded()) norms.push_back(number);
       }
     }
+    // A host that has told its numbers lacks nothing else for the commit: see session_rescue.cpp.
+    if (shape_.is_shadowed() && evaluation_ >= 0) norms.push_back(evaluation_);
     if (shape_.has_peers()) {
       commit.host_deps.push_back(
           add_exchange(kStepNumbers, exchange_.numbers(), commit.unit_deps, std::move(norms)));
@@ -328,7 +330,7 @@ class ProgramBuilder {
 
   /// Each host finishes the subtrees of its groups, and the hosts add a part of the layer each.
   /// Unless their state is sharded, each gets the others' parts. Returns the last op; then the sum
-  /// is whole, or this host's part of it.
+  /// is whole, or what this host keeps of it.
   int add_sum_over_hosts(int stage, int layer, const std::vector<int>& units) {
     const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
     std::vector<int> before;
@@ -337,7 +339,8 @@ class ProgramBuilder {
     }
     int last = add_exchange(layer, exchange_.scatter(stage, layer), units, std::move(before));
     last = add_partials(layer, exchange_.merges(stage), exchange_.own_parts(layer), {}, {last});
-    return shape_.is_sharded() ? last : add_exchange(layer, exchange_.gather(layer), {}, {last});
+    if (!shape_.is_sharded()) return add_exchange(layer, exchange_.gather(layer), {}, {last});
+    return shape_.is_shadowed() ? add_exchange(layer, exchange_.shade(layer), {}, {last}) : last;
   }
 
   /// The reduces of later layers that share a parameter with this one, nearest first.

@@ -23,6 +23,8 @@ struct JobShape {
   std::vector<int> host_groups;
   int host = 0;               ///< the number of this one, which takes part
   bool shards_state = false;  ///< each of several hosts has only the moments of what it updates
+  /// Another host makes the same updates of each host's part, so it has the moments of it, too.
+  bool shadows_state = false;
 
   /// Whether the host has groups.
   bool takes_part(int of_host) const { return host_groups[at(of_host)] > 0; }
@@ -35,6 +37,7 @@ struct JobShape {
     return static_cast<int>(std::int64_t{eval_virtual_nodes} * group / groups);
   }
   bool is_sharded() const { return shards_state && has_peers(); }
+  bool is_shadowed() const { return shadows_state && is_sharded(); }
   GroupRange groups_of(int of_host) const;
   GroupRange own_groups() const { return groups_of(host); }
   /// The first groups of the finished subtrees of a host's groups, ascending.

@@ -94,7 +94,7 @@ enum class HostOpKind : std::uint8_t {
   finish,       ///< the last weights are at home: hand them out; the job is done after it
   add,          ///< adds partial sums of a layer to others
   exchange,     ///< carries out its transfers
-  update_part,  ///< optimizer on this host's part of one weights block; others have the rest
+  update_part,  ///< optimizer on what this host keeps of one weights block; others have the rest
   take_weights  ///< all parts of the block have come: its next version is at home
 };
 
@@ -126,6 +126,7 @@ inline ElementRange overlap(ElementRange a, ElementRange b) {
 /// (kernels::kNormChunk).
 struct HostPart {
   int host = 0;
+  int shadow = -1;  ///< another host that updates them, too (JobShape::shadows_state); -1: none
   ElementRange elements;
   Bytes norms = kNoHome;  ///< f64: those of the chunks, if the parameter is trainable
 };
@@ -233,12 +234,13 @@ struct Layout {
     Bytes offset_in_block = 0;
     /// Of its master, from the first element of `held` on; outside the block if that is a copy.
     Bytes home = 0;
-    ElementRange held;            ///< those whose masters this host has: all, or `own`
-    Bytes moment_offset = 0;      ///< of `own` in each plane of moments; frozen: it has none
+    ElementRange held;            ///< those whose masters this host has: all, or `kept`
+    Bytes moment_offset = 0;      ///< of `kept` in each plane of moments; frozen: it has none
     Bytes sum = kNoHome;          ///< of its whole gradient sum: in the range of its last use
-    ElementRange own;             ///< those that this host updates: all, unless state is sharded
+    ElementRange own;             ///< this host's part: all, unless state is sharded
+    ElementRange kept;            ///< those that it updates: `own`, and what it shadows
     std::vector<HostPart> parts;  ///< of all hosts, if it is; without a sum: none
-    bool divides_master = false;  ///< each host has only its part of the master
+    bool divides_master = false;  ///< each host has only what it updates of the master
     /// Null if the host has none.
     const HostPart* own_part() const {
       const auto found = std::ranges::find(parts, own, &HostPart::elements);
@@ -253,9 +255,10 @@ struct Layout {
     /// The host takes the others.
     std::vector<std::size_t> device_norms;
     /// Homes of the packed sums, by position. A subtree of other hosts has room only for what this
-    /// host adds (HostParts::of_sums()); its home may lie before that room.
+    /// host adds (HostParts::of_sums()), the first one for what it keeps (kept_sums()); its home
+    /// may lie before that room.
     std::vector<Bytes> partials;
-    HomeRange total;  ///< the whole sum, or what this host has of it if state is sharded
+    HomeRange total;  ///< the whole sum, or what this host updates of it if state is sharded
     /// Of partials, by position, in order: finishes the sum. With other hosts, add ops do.
     std::vector<FoldStep::Merge> merges;
   };
@@ -290,11 +293,17 @@ struct Layout {
   bool has_peers() const { return numbers_home != kNoHome; }
   /// Host memory of a job that shares with no other.
   Bytes all_home_bytes() const { return home_bytes + shared_bytes; }
-  /// Whether each host updates a part of the weights, and has only the moments of this part.
+  /// Whether each host updates parts of the weights, and has only the moments of these.
   bool is_sharded() const { return !norms.empty(); }
-  /// Whether it also has only the masters of this part, where devices read a copy in another type.
+  /// Whether another host keeps each of these parts, too.
+  bool is_shadowed() const {
+    return std::ranges::any_of(params, [](const ParamPlace& place) {
+      return std::ranges::any_of(place.parts, [](const HostPart& p) { return p.shadow >= 0; });
+    });
+  }
+  /// Whether it also has only their masters, where devices read a copy in another type.
   bool divides_masters() const { return std::ranges::any_of(params, &ParamPlace::divides_master); }
-  /// Moment `i` of the first element of a parameter that this host updates. Not for a frozen one.
+  /// Moment `i` of the first element of a parameter that this host keeps. Not for a frozen one.
   Bytes moment(int param, int i) const {
     return moments_home + static_cast<Bytes>(i) * moments_plane + params[at(param)].moment_offset;
   }

@@ -26,6 +26,11 @@ void StateGate::end_update(std::size_t param) {
   if (ready) ready();
 }
 
+bool StateGate::is_read_before(std::int64_t step) const {
+  const MutexLock lock(mutex_);
+  return snapshot_ >= 0 && snapshot_ < step;
+}
+
 std::int64_t StateGate::version(std::size_t param) const {
   const MutexLock lock(mutex_);
   return params_[param].version;

@@ -25,6 +25,8 @@ class StateGate {
   void end_update(std::size_t param);
   std::int64_t version(std::size_t param) const;
   std::size_t num_params() const { return num_params_; }
+  /// Whether a snapshot of a state before that after `step` steps is open: updates may wait for it.
+  bool is_read_before(std::int64_t step) const;
 
   // The snapshot:
 

@@ -88,6 +88,7 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
       plan_(std::move(plan)),
       places_(model_->spec, config_.train, plan_->layout),
       gate_(model_->spec.params.size(), plan_->first_step),
+      updated_(model_->spec.params.size()),
       vn_size_(config_.train.batch_size / config_.train.virtual_nodes),
       losses_(at(plan_->layout.virtual_nodes)),
       eval_losses_(at(plan_->layout.eval_virtual_nodes)),
@@ -388,10 +389,10 @@ bool TrainingJob::lacks_elements(int param) const {
   return plan_->layout.params[at(param)].held != all_elements(model_->spec.params[at(param)]);
 }
 
-std::byte* TrainingJob::own_sum(const HostCall& call, int param) const {
-  const Layout::ParamPlace& place = call.plan->layout.params[at(param)];
+std::byte* TrainingJob::sum_at(const HostCall& call, int param, std::int64_t element) const {
   const Bytes size = size_of(model_->spec.params[at(param)].finished_sum().dtype);
-  return call.home->at(place.sum + static_cast<Bytes>(place.own.begin) * size);
+  return call.home->at(call.plan->layout.params[at(param)].sum +
+                       static_cast<Bytes>(element) * size);
 }
 
 void TrainingJob::reduce(const HostCall& call, int layer) {
@@ -403,12 +404,13 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
   for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
     if (!param.trainable) return;
     const DType dtype = param.finished_sum().dtype;
-    const ElementRange own = layout.params[at(params[i])].own;
-    const Bytes use = layout.sum_of_use(layer, i) + static_cast<Bytes>(own.begin) * size_of(dtype);
-    std::byte* total = own_sum(call, params[i]);
+    const ElementRange kept = layout.params[at(params[i])].kept;
+    const Bytes use = layout.sum_of_use(layer, i) + static_cast<Bytes>(kept.begin) * size_of(dtype);
+    std::byte* total = sum_at(call, params[i], kept.begin);
     // A tied parameter is summed from its last use to its first.
     if (call.home->at(use) != total) {
-      add_packed(total, call.home->at(use), dtype, static_cast<Bytes>(own.size()) * size_of(dtype));
+      const Bytes bytes = static_cast<Bytes>(kept.size()) * size_of(dtype);
+      add_packed(total, call.home->at(use), dtype, bytes);
     }
     if (layout.is_sharded()) return write_norms(call, params[i]);
     if (std::ranges::count(layout.layers[at(layer)].device_norms, i) > 0) return;
@@ -418,6 +420,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
 
 void TrainingJob::commit(const HostCall& call) {
   if (call.plan->layout.has_peers()) take_numbers(call);
+  if (call.plan->layout.is_shadowed()) keep_numbers(call);
   const auto loss = fold(std::span<const WeightedSum>(losses_), config_.train.reduction_groups);
   double squared = 0;
   for (double norm : squared_norms_) squared += norm;

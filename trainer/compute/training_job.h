@@ -47,7 +47,7 @@ class TrainingJob {
   bool failed_to_commit() const { return failed_to_commit_; }
   /// Before an exchange: writes the numbers of this host that it sends, if it sends any. `word`:
   /// HostStepWords, used if state is sharded.
-  void write_numbers(const HostCall& call, int word) const;
+  void write_numbers(const HostCall& call, int word);
   /// The words of the step that was committed last, by host. Not while the next one commits.
   const std::vector<int>& words() const { return words_; }
   /// Keeps what evaluations predict; call before admit().
@@ -62,9 +62,17 @@ class TrainingJob {
   std::vector<Prediction> take_predictions() { return std::move(predictions_); }
   /// The last evaluation by virtual node, once the trial has ended.
   std::vector<EvaluationSums> evaluation_by_node() const;
-  /// Completes the updates that follow the commit of `step`. The open step is dropped, and nothing
-  /// else may run. Afterwards the state is that of the commit.
+  /// Completes the updates that follow the commit of `step`, of what this host keeps. The open step
+  /// is dropped, and nothing else may run. Afterwards the state is that of the commit.
   void complete_updates(std::int64_t step);
+  /// What hosts told each other before the last commit, if state is shadowed.
+  const std::vector<std::byte>& last_numbers() const { return last_numbers_; }
+  /// Whether this host has told the others its numbers for the commit of step `step` (from 0).
+  bool has_told(std::int64_t step) const { return told_.home && told_.step == step; }
+  Bytes num_bytes_told() const;  ///< of the numbers of all hosts
+  /// Commits the step of which it has told its numbers, with those that another host had when it
+  /// committed the step. The open step is dropped, and nothing else may run.
+  void commit_with(std::span<const std::byte> numbers);
   /// Takes over the weights and moments of a job with the same tensors. Both rest.
   void take_state(const TrainingJob& from);
 
@@ -105,6 +113,7 @@ class TrainingJob {
   void write_norms(const HostCall& call, int param) const;
   void take_norms(const HostCall& call);
   void take_numbers(const HostCall& call);
+  void keep_numbers(const HostCall& call);
   void take_eval_numbers(const HostCall& call);
   void commit(const HostCall& call);
   void update(const HostCall& call, int weights_buffer);
@@ -138,15 +147,15 @@ class TrainingJob {
   /// has of the master.
   void write_weights(const Home& home, int param, ElementRange elements,
                      const std::byte* values) const;
-  /// The reduced sum of a parameter, from the first element that this host updates: in the range of
-  /// its last use.
-  std::byte* own_sum(const HostCall& call, int param) const;
+  /// An element of the reduced sum of a parameter: in the range of its last use.
+  std::byte* sum_at(const HostCall& call, int param, std::int64_t element) const;
 
   std::shared_ptr<const Model> model_;
   TrialConfig config_;  // `train.changes`: as of the last commit
   std::shared_ptr<const JobPlan> plan_;
   const StatePlaces places_;
   StateGate gate_;
+  std::vector<std::int64_t> updated_;  // by parameter of which hosts update parts: its last step
   std::optional<Generation> start_;
   const Home* home_ = nullptr;
   std::int64_t vn_size_;
@@ -154,6 +163,8 @@ class TrainingJob {
   std::vector<std::vector<double>> metric_sums_;   // by sum, then by virtual node
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
   std::vector<int> words_;                         // by host
+  HostCall told_;                                  // the latest exchange of the numbers of a step
+  std::vector<std::byte> last_numbers_;            // in shadowed state: of the last commit
   std::vector<NamedArray> handed_out_;             // the final weights, to be hashed
   std::string hash_;                               // of those that can be read only once
   bool keeps_predictions_ = false;

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <span>
 
 #include "core/device/kernels.h"
@@ -15,7 +16,7 @@ double* numbers_at(const HostCall& call, Bytes home) {
 
 }  // namespace
 
-void TrainingJob::write_numbers(const HostCall& call, int word) const {
+void TrainingJob::write_numbers(const HostCall& call, int word) {
   const Layout& layout = call.plan->layout;
   const int index = call.program->host_ops[at(call.op)].index;
   double* number = nullptr;
@@ -24,6 +25,7 @@ void TrainingJob::write_numbers(const HostCall& call, int word) const {
     *number++ = loss.weight;
   };
   if (index == kStepNumbers) {
+    told_ = call;
     number = numbers_at(call, layout.numbers(layout.first_vn));
     const auto own = std::span(losses_).subspan(at(layout.first_vn), layout.batch.size());
     for (const WeightedSum& loss : own) write(loss);
@@ -47,13 +49,47 @@ void TrainingJob::take_numbers(const HostCall& call) {
   if (call.plan->layout.is_sharded()) take_norms(call);
 }
 
-/// Those of the chunks of a parameter that this host updates.
+namespace {
+
+/// Calls `what(range)` for each range of a home that hosts exchange after a step.
+template <typename What>
+void for_each_number_range(const Layout& layout, const What& what) {
+  what(HomeRange{layout.numbers(0), layout.numbers(layout.virtual_nodes) - layout.numbers(0)});
+  for (const HomeRange& norms : layout.norms) what(norms);
+}
+
+}  // namespace
+
+/// Before a commit. The next step may write others in their place.
+void TrainingJob::keep_numbers(const HostCall& call) {
+  last_numbers_.clear();
+  for_each_number_range(call.plan->layout, [&](const HomeRange& range) {
+    const std::byte* const first = call.home->at(range.home);
+    last_numbers_.insert(last_numbers_.end(), first, first + range.bytes);
+  });
+}
+
+Bytes TrainingJob::num_bytes_told() const {
+  Bytes bytes = 0;
+  for_each_number_range(told_.plan->layout, [&](const HomeRange& range) { bytes += range.bytes; });
+  return bytes;
+}
+
+void TrainingJob::commit_with(std::span<const std::byte> numbers) {
+  for_each_number_range(told_.plan->layout, [&](const HomeRange& range) {
+    std::memcpy(told_.home->at(range.home), numbers.data(), range.bytes);
+    numbers = numbers.subspan(range.bytes);
+  });
+  commit(told_);
+}
+
+/// Those of the chunks of this host's part of a parameter.
 void TrainingJob::write_norms(const HostCall& call, int param) const {
   const Layout::ParamPlace& place = call.plan->layout.params[at(param)];
   const HostPart* own = place.own_part();
   if (!own) return;
   const DType dtype = model_->spec.params[at(param)].finished_sum().dtype;
-  norms_of_chunks(numbers_at(call, own->norms), own_sum(call, param), dtype,
+  norms_of_chunks(numbers_at(call, own->norms), sum_at(call, param, place.own.begin), dtype,
                   static_cast<std::size_t>(place.own.size()));
 }
 

@@ -45,7 +45,10 @@ void TrainingJob::update(const HostCall& call, int weights_buffer) {
 }
 
 void TrainingJob::update_part(const HostCall& call, int weights_buffer) {
-  for_each_param_in(call, weights_buffer, [&](int p) { update_param(call, p); });
+  for_each_param_in(call, weights_buffer, [&](int p) {
+    update_param(call, p);
+    updated_[at(p)] = call.step;
+  });
 }
 
 /// The parts of other hosts are there. Repeated if the step is.
@@ -78,16 +81,16 @@ void TrainingJob::write_weights(const Home& home, int param, ElementRange elemen
   convert(copy + static_cast<Bytes>(elements.begin) * size, values, spec, elements.size());
 }
 
-/// This host's elements of it.
+/// What this host keeps of it.
 void TrainingJob::update_param(const HostCall& call, int number) {
   const ParamSpec& param = model_->spec.params[at(number)];
   if (!is_constant(param)) gate_.begin_update(at(number));  // otherwise no checkpoint reads it
   if (param.is_statistic()) {
-    const ElementRange own = call.plan->layout.params[at(number)].own;
-    update_statistic(master(*call.home, number, own.begin), param,
-                     param.is_observed() ? as_floats(own_sum(call, number)) : nullptr, own.size(),
-                     config_.train.virtual_nodes, call.step);
-    write_copy(*call.home, number, own);
+    const ElementRange kept = call.plan->layout.params[at(number)].kept;
+    update_statistic(master(*call.home, number, kept.begin), param,
+                     param.is_observed() ? as_floats(sum_at(call, number, kept.begin)) : nullptr,
+                     kept.size(), config_.train.virtual_nodes, call.step);
+    write_copy(*call.home, number, kept);
   } else if (param.trainable) {
     update_weights(call, number);
   }
@@ -96,7 +99,7 @@ void TrainingJob::update_param(const HostCall& call, int number) {
 void TrainingJob::complete_updates(std::int64_t step) {
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
     if (gate_.version(at(p)) >= step) continue;
-    update_param({.step = step, .plan = plan_, .home = home_}, p);
+    if (updated_[at(p)] < step) update_param({.step = step, .plan = plan_, .home = home_}, p);
     gate_.end_update(at(p));
   }
 }
@@ -113,10 +116,10 @@ void TrainingJob::take_state(const TrainingJob& from) {
 void TrainingJob::update_weights(const HostCall& call, int number) const {
   const Layout& layout = call.plan->layout;
   const ParamSpec& param = model_->spec.params[at(number)];
-  const ElementRange own = layout.params[at(number)].own;
-  if (own.size() == 0) return;
-  UpdatedParam place{.weights = as_floats(master(*call.home, number, own.begin))};
-  std::byte* gradient = own_sum(call, number);
+  const ElementRange kept = layout.params[at(number)].kept;
+  if (kept.size() == 0) return;
+  UpdatedParam place{.weights = as_floats(master(*call.home, number, kept.begin))};
+  std::byte* gradient = sum_at(call, number, kept.begin);
   if (param.finished_sum().dtype == DType::bf16) {
     place.gradient = reinterpret_cast<const BFloat16*>(gradient);
   } else {
@@ -126,9 +129,9 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
     place.moments[at(i)] = as_floats(call.home->at(layout.moment(number, i)));
   }
   const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
-  in_grains(static_cast<std::size_t>(own.size()), [&](std::size_t begin, std::size_t size) {
+  in_grains(static_cast<std::size_t>(kept.size()), [&](std::size_t begin, std::size_t size) {
     apply_update(place, begin, begin + size, rule);
-    const std::int64_t first = own.begin + static_cast<std::int64_t>(begin);
+    const std::int64_t first = kept.begin + static_cast<std::int64_t>(begin);
     write_copy(*call.home, number, {first, first + static_cast<std::int64_t>(size)});
   });
 }

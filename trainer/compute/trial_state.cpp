@@ -38,7 +38,8 @@ StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const
     const int moments = first.trainable && !first.is_statistic() ? layout.moments : 0;
     Place weights{.is_last = moments == 0};
     for (int p : stored.params) {
-      weights.parts.push_back({at(p), layout.params[at(p)].home, layout.params[at(p)].held});
+      const Layout::ParamPlace& place = layout.params[at(p)];
+      weights.parts.push_back({at(p), place.home, place.held, place.kept});
     }
     if (is_constant(first)) {
       places_[stored.name] = std::move(weights);
@@ -48,7 +49,8 @@ StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const
     for (int i = 0; i < moments; ++i) {
       Place place{.is_last = i + 1 == moments};
       for (int p : stored.params) {
-        place.parts.push_back({at(p), layout.moment(p, i), layout.params[at(p)].own, i});
+        const ElementRange kept = layout.params[at(p)].kept;
+        place.parts.push_back({at(p), layout.moment(p, i), kept, kept, i});
       }
       add(moments_, moment_name(train, i) + "." + stored.name, stored, std::move(place));
     }
@@ -69,18 +71,19 @@ void StatePlaces::gather(const Place& place, const Home& home, RemoteState* remo
   const auto begin = static_cast<std::int64_t>(offset / size);
   const auto end = begin + static_cast<std::int64_t>(into.size() / size);
   for (const Part& part : place.parts) {
-    const auto [first, last] = part.held;
+    const bool is_rescue = remote && remote->is_rescue();
+    const ElementRange here = is_rescue ? part.kept : part.held;
     for_each_run(param_of(part), begin, end, [&](const StoredRun& run) {
       const auto place_of = [&](const StoredRun& some) {
         return into.data() + static_cast<Bytes>(some.in_tensor - begin) * size;
       };
-      if (const StoredRun own = within(run, part.held); own.length > 0) {
+      if (const StoredRun own = within(run, here); own.length > 0) {
         std::memcpy(place_of(own),
-                    home.at(part.home + static_cast<Bytes>(own.in_param - first) * size),
+                    home.at(part.home + static_cast<Bytes>(own.in_param - part.held.begin) * size),
                     static_cast<Bytes>(own.length) * size);
       }
-      for (const ElementRange others :
-           {ElementRange{0, first}, ElementRange{last, param_of(part).tensor.elements()}}) {
+      for (const ElementRange others : {ElementRange{0, here.begin},
+                                        ElementRange{here.end, param_of(part).tensor.elements()}}) {
         const StoredRun rest = within(run, others);
         if (rest.length == 0) continue;
         if (remote == nullptr) throw Error("other hosts have a part of the weights");

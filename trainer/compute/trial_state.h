@@ -63,6 +63,7 @@ class StatePlaces {
     std::size_t param = 0;
     Bytes home = 0;     ///< of the first of `held`
     ElementRange held;  ///< the elements that this host has
+    ElementRange kept;  ///< those among them that it updates
     int plane = kMasters;
   };
   struct Place {

@@ -367,7 +367,8 @@ JobShape shape_of(const TrialConfig& trial, const std::vector<PlanDevice>& devic
           .split = devices.front().split,  // the same for all
           .host_groups = groups_of_hosts(train, team),
           .host = team.number,
-          .shards_state = team.state == HostStateKind::sharded};
+          .shards_state = team.state != HostStateKind::replicated,
+          .shadows_state = team.state == HostStateKind::shadowed};
 }
 
 void require_devices(const PlannedTrial& planned, int lanes) {

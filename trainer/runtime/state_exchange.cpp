@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "core/device/kernels.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 
@@ -23,12 +24,15 @@ std::uint64_t state_tag(std::uint64_t number, std::uint64_t word) {
   return number << 44 | std::uint64_t{1} << 43 | word;
 }
 std::uint64_t ready_tag(std::uint64_t number) { return state_tag(number, 0); }
-std::uint64_t segment_tag(std::uint64_t number, int param, int plane, std::int64_t segment) {
-  constexpr unsigned kPlaneBits = 2, kSegmentBits = 20;
-  assert(segment < std::int64_t{1} << kSegmentBits);
+std::uint64_t numbers_tag(std::uint64_t number) { return state_tag(number, 1); }
+/// Of the segment that begins with element `first`. A host may send several parts of a parameter.
+std::uint64_t segment_tag(std::uint64_t number, int param, int plane, std::int64_t first) {
+  constexpr unsigned kPlaneBits = 2, kChunkBits = 21;
+  const auto chunk = static_cast<std::uint64_t>(first) / kernels::kNormChunk;
+  assert(chunk >> kChunkBits == 0);
   std::uint64_t word = static_cast<std::uint64_t>(param) + 1;
   word = word << kPlaneBits | static_cast<std::uint64_t>(plane - kMasters);
-  return state_tag(number, word << kSegmentBits | static_cast<std::uint64_t>(segment));
+  return state_tag(number, word << kChunkBits | chunk);
 }
 
 std::int64_t num_segments(ElementRange elements) {
@@ -42,10 +46,10 @@ ElementRange segment_of(ElementRange part, std::int64_t number) {
 }
 
 /// The planes of a parameter's state that are sent.
-std::vector<int> planes_of(const Layout& layout, int param, SentState what) {
+std::vector<int> planes_of(const Layout& layout, int param, SentState what, bool is_rescue) {
   const Layout::ParamPlace& place = layout.params[at(param)];
   std::vector<int> planes;
-  if (place.divides_master) planes.push_back(kMasters);
+  if (place.divides_master || is_rescue) planes.push_back(kMasters);
   const bool has_moments = !place.parts.empty() && place.parts.front().norms != kNoHome;
   for (int m = 0; what == SentState::all && has_moments && m < layout.moments; ++m) {
     planes.push_back(m);
@@ -53,7 +57,44 @@ std::vector<int> planes_of(const Layout& layout, int param, SentState what) {
   return planes;
 }
 
+/// Where a host that keeps an element has it in a plane.
+const std::byte* place_of(const Layout& layout, const Home& home, int param, int plane,
+                          std::int64_t element) {
+  const Layout::ParamPlace& place = layout.params[at(param)];
+  const bool is_master = plane == kMasters;
+  const std::int64_t before = element - (is_master ? place.held : place.kept).begin;
+  const Bytes begin = is_master ? place.home : layout.moment(param, plane);
+  return home.at(begin) + static_cast<Bytes>(before) * sizeof(float);
+}
+
 }  // namespace
+
+std::optional<int> StateRoute::sender_of(const HostPart& part) const {
+  if (part.host == reader || part.shadow == reader) return std::nullopt;
+  return gone.contains(part.host) ? part.shadow : part.host;
+}
+
+bool StateRoute::reaches_all(const Layout& layout) const {
+  const auto is_left = [&](int host) { return host >= 0 && !gone.contains(host); };
+  return std::ranges::all_of(layout.params, [&](const Layout::ParamPlace& place) {
+    return std::ranges::all_of(place.parts, [&](const HostPart& part) {
+      return is_left(part.host) || is_left(part.shadow);
+    });
+  });
+}
+
+void send_numbers(Peers& peers, std::uint64_t number, int to, std::vector<std::byte> numbers) {
+  const auto sent = std::make_shared<std::vector<std::byte>>(std::move(numbers));
+  peers.send(to, numbers_tag(number), *sent, [sent](Peers::Outcome) {});
+}
+
+void take_numbers(Peers& peers, std::uint64_t number, int from, std::size_t bytes,
+                  const std::function<void(std::vector<std::byte>)>& taken) {
+  const auto numbers = std::make_shared<std::vector<std::byte>>(bytes);
+  peers.take(from, numbers_tag(number), *numbers, [numbers, taken](Peers::Outcome outcome) {
+    if (outcome == Peers::Outcome::done) taken(std::move(*numbers));
+  });
+}
 
 struct RemoteState::Waiting {
   Mutex posting;  // nothing is taken after drop(); locked before `mutex`
@@ -106,11 +147,12 @@ void RemoteState::begin(SentState what, const std::function<void()>& ready) {
   const auto ended = [words, waiting = waiting_](Peers::Outcome) {
     if (--words->left == 0) waiting->tell_ready();
   };
-  for (int host = 1; host < peers_.size(); ++host) {
+  for (int host = 0; host < peers_.size(); ++host) {
     const std::span word(&words->words[static_cast<std::size_t>(host)], 1);
-    if (!peers_.take(host, ready_tag(number_), word, ended)) ended(Peers::Outcome::lost);
+    const bool sends = host != route_.reader && !route_.gone.contains(host);
+    const bool begins = sends && peers_.take(host, ready_tag(number_), word, ended);
+    if (!begins) ended(Peers::Outcome::lost);
   }
-  ended(Peers::Outcome::done);  // host 0
 }
 
 void RemoteState::read(int param, int plane, ElementRange elements, std::byte* into) {
@@ -140,8 +182,10 @@ void RemoteState::read_from(const HostPart& part, int param, int plane, ElementR
 
 RemoteState::Segment RemoteState::take(const HostPart& part, int param, int plane,
                                        std::int64_t number) {
+  const int sender = route_.sender_of(part).value();
+  const ElementRange elements = segment_of(part.elements, number);
   const auto taken = std::make_shared<Taken>();
-  taken->values.resize(static_cast<std::size_t>(segment_of(part.elements, number).size()));
+  taken->values.resize(static_cast<std::size_t>(elements.size()));
   const auto ended = [taken, waiting = waiting_](Peers::Outcome outcome) {
     const MutexLock lock(waiting->mutex);
     taken->outcome = outcome;
@@ -151,7 +195,7 @@ RemoteState::Segment RemoteState::take(const HostPart& part, int param, int plan
   {
     const MutexLock posting(waiting_->posting);
     begins = !waiting_->has_been_dropped() &&
-             peers_.take(part.host, segment_tag(number_, param, plane, number),
+             peers_.take(sender, segment_tag(number_, param, plane, elements.begin),
                          std::as_writable_bytes(std::span(taken->values)), ended);
   }
   const MutexLock lock(waiting_->mutex);
@@ -163,7 +207,7 @@ RemoteState::Segment RemoteState::take(const HostPart& part, int param, int plan
   if (taken->outcome == Peers::Outcome::done) return {number, taken};
   has_failed_ = true;
   throw Error(fmt::format(
-      "the state of host {} cannot be read, because it is lost or a step is repeated", part.host));
+      "the state of host {} cannot be read, because it is lost or a step is repeated", sender));
 }
 
 void RemoteState::end() {
@@ -178,9 +222,9 @@ void RemoteState::end() {
     }
   };
   for (int p = 0; p < static_cast<int>(layout.params.size()); ++p) {
-    const std::vector<int> planes = planes_of(layout, p, what_);
+    const std::vector<int> planes = planes_of(layout, p, what_, route_.is_rescue);
     for (const HostPart& part : layout.params[at(p)].parts) {
-      if (part.host == 0) continue;
+      if (!route_.sender_of(part)) continue;
       for (int plane : planes) take_rest(part, p, plane);
     }
   }
@@ -223,13 +267,18 @@ void StateSender::begin(SentState what, const Home& home,
       if (outcome != Peers::Outcome::done) progress->is_lost = true;
       then();
     };
-    if (is_dropped_ || !peers_.send(0, tag, bytes, end)) end(Peers::Outcome::lost);
+    if (is_dropped_ || !peers_.send(route_.reader, tag, bytes, end)) end(Peers::Outcome::lost);
   };
   send(ready_tag(number_), std::span(&kReady, 1), end_one);
   for (int p = 0; p < static_cast<int>(layout.params.size()); ++p) {
-    const Layout::ParamPlace& place = layout.params[at(p)];
-    const std::vector<int> planes = planes_of(layout, p, what);
-    const std::int64_t segments = num_segments(place.own);
+    const std::vector<int> planes = planes_of(layout, p, what, route_.is_rescue);
+    std::vector<HostPart> parts;
+    std::int64_t segments = 0;
+    for (const HostPart& part : layout.params[at(p)].parts) {
+      if (route_.sender_of(part) != peers_.number()) continue;
+      parts.push_back(part);
+      segments += num_segments(part.elements);
+    }
     const auto left =
         std::make_shared<std::atomic<std::int64_t>>(segments * std::ssize(planes) + 1);
     const auto end_segment = [left, sent, p, end_one] {
@@ -237,16 +286,17 @@ void StateSender::begin(SentState what, const Home& home,
       sent(at(p));
       end_one();
     };
-    for (int plane : planes) {
-      const std::byte* const first =
-          home.at(plane == kMasters ? place.home : layout.moment(p, plane));
-      for (std::int64_t s = 0; s < segments; ++s) {
-        const ElementRange elements = segment_of(place.own, s);
-        const auto skipped = static_cast<Bytes>(elements.begin - place.own.begin);
-        send(segment_tag(number_, p, plane, s),
-             {first + skipped * sizeof(float), static_cast<Bytes>(elements.size()) * sizeof(float)},
+    const auto send_part = [&](const HostPart& part, int plane) SPILLWAY_REQUIRES(posting_) {
+      for (std::int64_t s = 0; s < num_segments(part.elements); ++s) {
+        const ElementRange elements = segment_of(part.elements, s);
+        send(segment_tag(number_, p, plane, elements.begin),
+             {place_of(layout, home, p, plane, elements.begin),
+              static_cast<Bytes>(elements.size()) * sizeof(float)},
              end_segment);
       }
+    };
+    for (const HostPart& part : parts) {
+      for (int plane : planes) send_part(part, plane);
     }
     end_segment();
   }

@@ -153,7 +153,7 @@ int Planner::lanes_possible(const SessionTrial& trial) const {
 /// One for each number of hosts and each place of this one among them: groups follow from these.
 std::vector<HostTeam> Planner::possible_teams(const SessionTrial& trial) const {
   // Where state is sharded, a loss ends the session, and others go on with other homes.
-  if (trial.is_evaluation || config_.hosts.state == HostStateKind::sharded) return {trial.team};
+  if (trial.is_evaluation || config_.hosts.state != HostStateKind::replicated) return {trial.team};
   const int own = config_.hosts.number;
   std::vector<HostTeam> teams;
   for (int before = 0; before <= own; ++before) {

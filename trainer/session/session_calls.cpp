@@ -50,7 +50,7 @@ void Session::pause(JobId id) {
   const MutexLock lock(impl.mutex);
   SessionTrial& paused = impl.known_trial(id);
   if (paused.ended() || paused.request != TrialRequest::run) return;
-  if (impl.config.hosts.state == HostStateKind::sharded) {
+  if (impl.config.hosts.state != HostStateKind::replicated) {
     Impl::require_alone(paused, "paused while they shard its state");
   }
   paused.request = TrialRequest::pause;
@@ -75,7 +75,7 @@ void Session::extend(JobId id, std::int64_t until) {
   const MutexLock lock(impl.mutex);
   SessionTrial& extended = impl.known_trial(id);
   if (extended.ended()) return;
-  if (impl.config.hosts.state == HostStateKind::sharded) {
+  if (impl.config.hosts.state != HostStateKind::replicated) {
     Impl::require_alone(extended, "extended while they shard its state");
   }
   extended.config.until = Impl::require_until(extended.config.train, until);

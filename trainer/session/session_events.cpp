@@ -234,7 +234,7 @@ void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {
               .step = saved.step,
               .reason = saved.problem});
   add_damage(id, saved.step, saved.findings);
-  if (!hosts || config.hosts.state != HostStateKind::sharded) return;
+  if (!hosts || config.hosts.state == HostStateKind::replicated) return;
   serving->call([this, id, step = saved.step, has_failed = !saved.problem.empty()] {
     const MutexLock lock(mutex);
     note_saved(id, step, has_failed);

@@ -59,7 +59,8 @@ void Session::Impl::require_trial_of_hosts(const TrialConfig& trial) const {
   const TrainConfig& train = trial.train;
   ConfigCheck check;
   check.require(trial.until == 0 || config.hosts.state == HostStateKind::replicated, "until",
-                "cannot be used with hosts.state: sharded; leave it out");
+                fmt::format("cannot be used with hosts.state: {}; leave it out",
+                            to_string(config.hosts.state)));
   check.require(!train.strategy, "train.strategy", kNotWithHosts);
   check.require(train.lane_groups.empty(), "train.lane_groups", kNotWithHosts);
   check.require(train.autoscale.empty(), "train.autoscale", kNotWithHosts);
@@ -165,8 +166,14 @@ bool Session::Impl::trains_on_hosts(JobId id) const {
 void Session::Impl::on_hosts_ended() {
   serving->stop_all();
   serving->call([this] {
-    // Hosts that go on together have no open transfers, and still have words to send.
-    if (!hosts->next()) hosts->abandon();
+    if (!hosts->next()) return hosts->abandon();
+    // Hosts that go on together still have words to send. What host 0 has not taken is not needed.
+    std::int64_t next_epoch = 0;
+    {
+      const MutexLock lock(mutex);
+      next_epoch = ++epoch;
+    }
+    hosts->peers().begin_epoch(static_cast<std::uint64_t>(next_epoch));
   });
 }
 
@@ -192,6 +199,7 @@ void Session::Impl::on_round(std::int64_t called) {
 /// Transfers that are open end once the engine knows, so that it begins none in the new round.
 void Session::Impl::begin_round(std::int64_t called) {
   round = called;
+  rescue.reset();
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t))) shell->interrupt(JobId(t));
   }
@@ -206,12 +214,13 @@ void Session::Impl::begin_round(std::int64_t called) {
 
 void Session::Impl::on_interrupted(const JobInterrupted& interrupted) {
   const MutexLock lock(mutex);
-  trial(interrupted.job).interrupted_at = interrupted.step;
+  SessionTrial& rests = trial(interrupted.job);
+  rests.interrupted_at = std::max(interrupted.step, rests.result.steps);  // see commit_late()
   round > 0 ? rest_if_all_do() : hosts->renew();
 }
 
 RestingJobs Session::Impl::resting_jobs() const {
-  RestingJobs jobs;
+  RestingJobs jobs{.have_moved = has_rescued};
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (!is_in_run(JobId(t)) || trials[t]->exchange < 0) continue;
     jobs.begun = trials[t]->exchange + 1;
@@ -240,15 +249,20 @@ void Session::Impl::on_agreed(const Agreement& agreement) {
 /// all wait for its successor. If there are guests, all trials end, to go on in new sessions.
 void Session::Impl::go_on(const Agreement& agreement) {
   round = 0;
+  prepare_rescue(agreement);
   if (hosts->needs_successor()) {
     // Unless a host is ahead, none has made a step.
-    if (!has_progress() && agreement.behind.empty()) return hosts->give_up_host_0();
+    if (!has_progress() && agreement.ahead.empty()) return hosts->give_up_host_0();
     if (!first_host_lost_s) first_host_lost_s = now_s();
-    if (hosts->is_successor() && !std::exchange(takes_over, true)) take_over();
+    if (!hosts->is_successor()) return rescue_trials();
+    if (!std::exchange(takes_over, true)) return take_over();
+    if (run_lock) end_as_successor();
     return;
   }
   const int most = most_hosts();
-  if (most > 0 && lacks_state(agreement)) return restart_from_checkpoint();
+  if (most > 0 && lacks_state(agreement)) {
+    return rescue ? rescue_trials() : restart_from_checkpoint();
+  }
   const bool waits = after_saving == AfterSaving::invite;  // guests come after it
   if (hosts->number() == 0 && most > 0 && !waits && hosts->admit_guests(most)) {
     invites = true;
@@ -265,7 +279,7 @@ void Session::Impl::go_on(const Agreement& agreement) {
     }
     if (!computing->second.contains(hosts->number())) continue;
     trial.team.hosts = computing->second;
-    go_on(JobId(t), agreement.behind.contains(trial.exchange));
+    go_on(JobId(t), agreement.ahead.contains(trial.exchange));
   }
   go_on_after_saving();
 }
@@ -307,8 +321,8 @@ bool Session::Impl::has_progress() const {
   });
 }
 
-/// If host 0 is gone, takes its place: ends all trials, which saves replicated state. It takes some
-/// time until the system releases the lock of a machine that is lost.
+/// If host 0 is gone, takes its place. It takes some time until the system releases the lock of a
+/// machine that is lost.
 void Session::Impl::take_over() {
   constexpr std::chrono::milliseconds kRetry(100);
   if (!hosts->problem().empty()) return;
@@ -323,10 +337,11 @@ void Session::Impl::take_over() {
       for (const auto& trial : trials) {
         if (!trial->checkpoints || trial->ended()) continue;
         // This host may have been frozen while others went on.
-        if (trial->checkpoints->newest_step() < trial->result.steps) trial->checkpoints->open();
+        const auto newest = trial->checkpoints->newest_step();
+        if (newest.value_or(-1) <= trial->result.steps) trial->checkpoints->open();
       }
       run_lock.emplace(std::move(lock));
-      return shell->stop_all();
+      return end_as_successor();
     }
   } catch (const InUse& error) {
     if (now_s() < *first_host_lost_s + config.hosts.timeout_s) {
@@ -342,9 +357,15 @@ void Session::Impl::take_over() {
   leave_hosts(fmt::format("{}; {}", why, kRestart));
 }
 
+/// Ends all trials, which saves replicated state. Shadowed state is saved before.
+void Session::Impl::end_as_successor() {
+  if (round > 0) return;  // go_on() calls it again
+  rescue ? rescue_trials() : shell->stop_all();
+}
+
 /// A trial that could not go on may fit the devices that are there now.
 void Session::Impl::renew_if_interrupted() {
-  if (!hosts || round > 0) return;
+  if (!hosts || round > 0 || rescue) return;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trains_on_hosts(JobId(t)) && trials[t]->interrupted_at) return hosts->renew();
   }

@@ -49,6 +49,20 @@ enum class AfterSaving : std::uint8_t {
   invite,  ///< hosts ask to take part
 };
 
+/// After a loss, hosts that shadow each other's state make a checkpoint of the last step.
+struct Rescue {
+  struct Trial {
+    bool is_behind = false;       ///< this host has not committed the last step, though others have
+    bool is_being_saved = false;  ///< this host saves or sends its state
+    std::shared_ptr<std::promise<std::vector<std::byte>>> numbers;  ///< with which it can commit
+    std::future<std::vector<std::byte>> coming;                     ///< those numbers
+  };
+  Agreement agreement;
+  int reader = 0;  ///< the host that saves
+  std::map<JobId, Trial> trials;
+  bool has_begun = false;
+};
+
 /// Throws ConfigError.
 void require_valid(const EarlyTerminate& early);
 
@@ -158,6 +172,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   static int word_of(const SessionTrial& trial, std::int64_t step);
   void share_state(SessionTrial& trial) const;
   void hear_words(JobId id) SPILLWAY_REQUIRES(mutex);
+  static void send_state(const SessionTrial& trial, std::int64_t step);
   void save_with_hosts(JobId id, std::int64_t step, std::int64_t committed_in)
       SPILLWAY_REQUIRES(mutex);
   void note_saved(JobId id, std::int64_t step, bool has_failed) SPILLWAY_REQUIRES(mutex);
@@ -170,6 +185,15 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   void go_on_after_saving() SPILLWAY_REQUIRES(mutex);
   bool lacks_state(const Agreement& agreement) const SPILLWAY_REQUIRES(mutex);
   void restart_from_checkpoint() SPILLWAY_REQUIRES(mutex);
+  // session_rescue.cpp: what is shadowed is saved after a loss
+  StateRoute route_after(const Agreement& agreement, const SessionTrial& trial) const;
+  void prepare_rescue(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
+  void rescue_trials() SPILLWAY_REQUIRES(mutex);
+  void exchange_numbers(JobId id, Rescue::Trial& rescued) SPILLWAY_REQUIRES(mutex);
+  void go_on_rescuing(std::int64_t in_round) SPILLWAY_REQUIRES(mutex);
+  bool go_on_rescuing(JobId id, Rescue::Trial& rescued) SPILLWAY_REQUIRES(mutex);
+  void commit_late(JobId id, const std::vector<std::byte>& numbers) SPILLWAY_REQUIRES(mutex);
+  void save_rescued(JobId id) SPILLWAY_REQUIRES(mutex);
 
   std::string answer_of(int peer, int exchange);
   bool trains_on_hosts(JobId id) const SPILLWAY_REQUIRES(mutex);
@@ -181,6 +205,7 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   int most_hosts() const SPILLWAY_REQUIRES(mutex);
   bool has_progress() const SPILLWAY_REQUIRES(mutex);
   void take_over() SPILLWAY_REQUIRES(mutex);
+  void end_as_successor() SPILLWAY_REQUIRES(mutex);
   void renew_if_interrupted() SPILLWAY_REQUIRES(mutex);
   void leave_hosts(const std::string& why);
   void leave_others(const SessionTrial& trial, const std::string& what);
@@ -290,6 +315,8 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   bool takes_over SPILLWAY_GUARDED_BY(mutex) = false;                  ///< from host 0
   bool invites SPILLWAY_GUARDED_BY(mutex) = false;                     ///< host 0, its guests
   AfterSaving after_saving SPILLWAY_GUARDED_BY(mutex) = AfterSaving::nothing;
+  std::optional<Rescue> rescue SPILLWAY_GUARDED_BY(mutex);
+  bool has_rescued SPILLWAY_GUARDED_BY(mutex) = false;  ///< trials have been updated outside of ops
   std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);  ///< once it has taken over
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;

@@ -128,7 +128,9 @@ void Session::Impl::end_run(const std::string& failure) {
     const MutexLock lock(mutex);
     round = 0;
     after_saving = AfterSaving::nothing;
+    rescue.reset();
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
+    has_rescued = false;
     leads_on = run_lock || invites;
   }
   if (!failure.empty()) leave_hosts(failure);

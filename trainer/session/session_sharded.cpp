@@ -7,28 +7,34 @@
 #include "trainer/hosts/invitation.h"
 #include "trainer/session/session_impl.h"
 
-/// Hosts that shard the state of trials: each has the moments of the weights that it updates alone,
-/// and their masters if devices read a copy. So no host can save a trial by itself, and if a host
-/// is lost, so are the steps since the newest checkpoint.
+/// Hosts that shard the state of trials: each has only the moments of the weights that it updates,
+/// and their masters if devices read a copy. So no host can save a trial by itself. If a host is
+/// lost, and no other had its part (session_rescue.cpp), so are the steps since the newest
+/// checkpoint.
 namespace spillway {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry(5);
 
-/// Each parameter may be updated again once its state is sent.
-void send_state(TrainingJob& job, StateSender& sender) {
-  StateGate& gate = job.gate();
-  for (std::size_t p = 0; p < gate.num_params(); ++p) {
-    if (gate.wait_for(p)) continue;
-    gate.end_snapshot();  // the trial has ended
-    return sender.give_up();
-  }
-  sender.begin(
-      SentState::all, *job.home(), [&gate](std::size_t param) { gate.release(param); },
-      [&gate](bool) { gate.end_snapshot(); });
-}
-
 }  // namespace
+
+/// By another host than the one that saves. Each parameter may be updated again once its state is
+/// sent.
+void Session::Impl::send_state(const SessionTrial& trial, std::int64_t step) {
+  StateSender& sender = *trial.sharded.sender;
+  StateGate& gate = trial.job->gate();
+  sender.prepare();
+  gate.begin_snapshot(step, [&sender, &gate, home = trial.job->home()] {
+    for (std::size_t p = 0; p < gate.num_params(); ++p) {
+      if (gate.wait_for(p)) continue;
+      gate.end_snapshot();  // the trial has ended
+      return sender.give_up();
+    }
+    sender.begin(
+        SentState::all, *home, [&gate](std::size_t param) { gate.release(param); },
+        [&gate](bool) { gate.end_snapshot(); });
+  });
+}
 
 /// What this host tells the others before they commit step `step`. Host 0 always saves the last
 /// one: if the weights cannot be written, a checkpoint has them.
@@ -93,12 +99,9 @@ void Session::Impl::save_with_hosts(JobId id, std::int64_t step, std::int64_t co
     sharded.is_wanted = false;
     return saved.checkpoints->save(saved.history);
   }
-  TrainingJob& job = *saved.job;
-  StateSender& sender = *sharded.sender;
-  sender.wait();  // short: host 0 asks again only after it has taken the checkpoint before
-  sender.prepare();
+  sharded.sender->wait();  // short: host 0 asks again only after it has the checkpoint before
   sharded.step.reset();
-  job.gate().begin_snapshot(step, [&job, &sender] { send_state(job, sender); });
+  send_state(saved, step);
 }
 
 /// By host 0. If all hosts have dropped the step meanwhile, and something waits for it, it saves a
@@ -168,7 +171,7 @@ void Session::Impl::drop_state() const {
 /// their next steps, and then goes on. False if there is nothing to wait for.
 bool Session::Impl::save_before(AfterSaving what) {
   if (!hosts || invites || after_saving == AfterSaving::stop) return false;
-  bool waits = false;
+  bool waits = rescue && rescue->reader == hosts->number();
   for (std::size_t t = 0; t < trials.size(); ++t) {
     SessionTrial& saved = *trials[t];
     const bool can_save =
@@ -189,7 +192,7 @@ bool Session::Impl::has_next_step(JobId id) const {
 
 /// Once all have been saved for which something waits.
 void Session::Impl::go_on_after_saving() {
-  if (after_saving == AfterSaving::nothing) return;
+  if (after_saving == AfterSaving::nothing || rescue) return;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const ShardedSaving& sharded = trials[t]->sharded;
     if (has_next_step(JobId(t)) && (sharded.is_wanted || sharded.step)) return;
@@ -201,9 +204,9 @@ void Session::Impl::go_on_after_saving() {
 /// Whether hosts cannot repeat a step: one of them is lost, and its part of the state with it, or
 /// some have updated theirs and others have not.
 bool Session::Impl::lacks_state(const Agreement& agreement) const {
-  if (config.hosts.state != HostStateKind::sharded) return false;
+  if (config.hosts.state == HostStateKind::replicated) return false;
   const auto all = at(hosts->size());
-  return hosts->present().size() < all || !agreement.behind.empty() ||
+  return hosts->present().size() < all || !agreement.ahead.empty() || agreement.have_moved ||
          std::ranges::any_of(agreement.computing,
                              [&](const auto& trial) { return trial.second.size() < all; });
 }

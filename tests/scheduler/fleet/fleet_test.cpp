@@ -68,7 +68,7 @@ TEST(Fleet, GoesOnWithTheHostsThatAreLeft) {
   EXPECT_TRUE(hosts.agreed.empty()) << "host 1 is still working";
   hosts.rest(1, {.begun = 2, .steps = {{0, 7}, {1, 3}}});
   const Agreement both{
-      .round = 1, .hosts = {0, 1}, .computing = {{0, {0, 1}}, {1, {0, 1}}}, .behind = {}};
+      .round = 1, .hosts = {0, 1}, .computing = {{0, {0, 1}}, {1, {0, 1}}}, .ahead = {}};
   EXPECT_EQ(hosts.agreed[0], both);
   EXPECT_EQ(hosts.agreed[1], both);
 }
@@ -79,7 +79,7 @@ TEST(Fleet, LetsThoseBehindMakeTheStepAlone) {
   for (int h : {0, 2}) hosts.fleets[at(h)].lose(1);
   hosts.rest(0, {.begun = 1, .steps = {{0, 8}}});
   hosts.rest(2, {.begun = 1, .steps = {{0, 7}}});
-  const Agreement alone{.round = 1, .hosts = {0, 2}, .computing = {{0, {2}}}, .behind = {0}};
+  const Agreement alone{.round = 1, .hosts = {0, 2}, .computing = {{0, {2}}}, .ahead = {{0, {0}}}};
   EXPECT_EQ(hosts.agreed[0], alone);
   EXPECT_EQ(hosts.agreed[2], alone);
   hosts.fleets[at(2)].renew();  // it has
@@ -88,7 +88,7 @@ TEST(Fleet, LetsThoseBehindMakeTheStepAlone) {
   EXPECT_TRUE(hosts.fleets[at(0)].take_call_to_rest());
   hosts.rest(0, {.begun = 1, .steps = {{0, 8}}});
   EXPECT_EQ(hosts.agreed[0]->computing.at(0), (std::set<int>{0, 2}));
-  EXPECT_TRUE(hosts.agreed[0]->behind.empty());
+  EXPECT_TRUE(hosts.agreed[0]->ahead.empty());
 }
 
 TEST(Fleet, LeavesOutHostsOnWhichAJobHasEnded) {
@@ -98,7 +98,7 @@ TEST(Fleet, LeavesOutHostsOnWhichAJobHasEnded) {
   hosts.rest(0, {.begun = 1, .steps = {{0, 9}}});
   hosts.rest(1, {.begun = 1, .steps = {}});
   EXPECT_EQ(hosts.agreed[0]->computing.at(0), std::set<int>{0});
-  EXPECT_TRUE(hosts.agreed[0]->behind.empty()) << "nobody waits for it";
+  EXPECT_TRUE(hosts.agreed[0]->ahead.empty()) << "nobody waits for it";
 }
 
 TEST(Fleet, WaitsForAHostOnWhichAJobHasNotBegun) {
@@ -357,7 +357,7 @@ class RandomRun {
       if (computing == agreement->computing.end() && job.step < kSteps) host.fleet.renew();
       job.runs = computing != agreement->computing.end() && computing->second.contains(h);
       if (job.runs) job.computing = computing->second;
-      job.is_behind = job.runs && agreement->behind.contains(j);
+      job.is_behind = job.runs && agreement->ahead.contains(j);
     }
     host.has_to_rest |= host.fleet.take_call_to_rest();
     begin_all(h);

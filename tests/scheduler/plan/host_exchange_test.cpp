@@ -50,11 +50,12 @@ class Hosts {
  public:
   /// `lanes`: by host, the groups of each lane. `kind`: the step's.
   Hosts(const ModelSpec& model, int groups, const std::vector<std::vector<int>>& lanes,
-        bool shards_state = false, StepKind kind = {.train = true})
+        bool shards_state = false, StepKind kind = {.train = true}, bool shadows_state = false)
       : model_(model), groups_(groups), kind_(kind) {
     for (JobShape shape : shapes_of(groups, lanes)) {
       const int h = shape.host;
       shape.shards_state = shards_state;
+      shape.shadows_state = shadows_state;
       plans_.push_back(lower(model, profile_of(model), shape, {{0, num_layers()}}, false));
       homes_.emplace_back();
       ended_.emplace_back(program(h).host_ops.size());
@@ -145,13 +146,16 @@ class Hosts {
     }
   }
 
-  /// It has updated its part of the weights, and writes its number there.
+  /// It has updated its part of the weights and what it shadows, and writes the numbers of the
+  /// hosts of these parts there.
   void add_own_weights(int host) {
     for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-      const ElementRange own = layout(host).params[at(p)].own;
-      const Bytes end = weight(host, p, own.end);
-      Bytes home = weight(host, p, own.begin);
-      for (; home < end; home += kAlignment) homes_[at(host)][home] = {std::to_string(host)};
+      for (const HostPart& part : layout(host).params[at(p)].parts) {
+        if (part.host != host && part.shadow != host) continue;
+        const Bytes end = weight(host, p, part.elements.end);
+        Bytes home = weight(host, p, part.elements.begin);
+        for (; home < end; home += kAlignment) homes_[at(host)][home] = {std::to_string(part.host)};
+      }
     }
   }
 
@@ -329,6 +333,55 @@ TEST(HostExchange, OfShardedStateSpreadsWeightsInsteadOfSums) {
   }
 }
 
+/// A shadow gets the sum, and nobody sends it the weights that it updates.
+TEST(HostExchange, OfShadowedStateGivesTheSumToTwoHosts) {
+  std::mt19937_64 random(4);
+  for (int run = 0; run < 100; ++run) {
+    const ModelSpec model = random_chain(random);
+    const int groups = 2 + static_cast<int>(random() % 12);
+    const auto lanes = random_lanes(groups, random);
+    Hosts hosts(model, groups, lanes, true, kStepAfterStep, true);
+    ASSERT_TRUE(hosts.run()) << run;
+    EXPECT_EQ(hosts.num_left(), 0u) << run;
+    for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
+      for (const HostPart& part : hosts.layout(0).params[at(p)].parts) {
+        ASSERT_TRUE(part.shadow >= 0 && part.shadow != part.host);
+        const auto begin = static_cast<Bytes>(part.elements.begin) * sizeof(float);
+        const auto end = static_cast<Bytes>(part.elements.end) * sizeof(float);
+        for (int host : {part.host, part.shadow}) {
+          const Layout::ParamPlace& place = hosts.layout(host).params[at(p)];
+          EXPECT_EQ(overlap(place.kept, part.elements), part.elements);
+          for (Bytes b = begin; b < end; b += kAlignment) {
+            EXPECT_EQ(hosts.text_at(host, place.sum + b), whole_sum(groups));
+          }
+        }
+        for (int host = 0; host < static_cast<int>(lanes.size()); ++host) {
+          const Bytes last = hosts.weight(host, p, part.elements.end);
+          for (Bytes b = hosts.weight(host, p, part.elements.begin); b < last; b += kAlignment) {
+            EXPECT_EQ(hosts.text_at(host, b), std::to_string(part.host));
+          }
+        }
+      }
+    }
+  }
+}
+
+/// As many bytes as without shadows in f32: a shadow gets the sum instead of the weights. Each part
+/// of the moments is on two hosts.
+TEST(HostExchange, OfShadowedStateSendsAsMuchAsARing) {
+  constexpr int kHosts = 4, kLayers = 4, kChunks = 8;
+  constexpr Bytes kElements = kLayers * kChunks * 4096;
+  const ModelSpec model = chain(kLayers, kChunks * 4096);
+  const std::vector<std::vector<int>> lanes(kHosts, {2});
+  Hosts sharded(model, 8, lanes, true, kStepAfterStep);
+  Hosts shadowed(model, 8, lanes, true, kStepAfterStep, true);
+  ASSERT_TRUE(sharded.run() && shadowed.run());
+  EXPECT_EQ(shadowed.bytes_sent(), sharded.bytes_sent());
+  for (int h = 0; h < kHosts; ++h) {
+    EXPECT_EQ(shadowed.layout(h).moments_plane, kElements * 4 * 2 / kHosts);
+  }
+}
+
 /// The positions of the subtrees that lanes of this host finish.
 std::set<std::size_t> own_partials_of(const JobShape& shape) {
   std::map<int, bool> firsts;  // first group, whether it is of this host
@@ -361,17 +414,18 @@ std::vector<HomeRange> rooms_of(const ModelSpec& model, const Layout& layout,
       rooms.push_back({layout.in_block(p), model.params[at(p)].tensor.bytes()});
     }
     for (int i = 0; i < layout.moments; ++i) {
-      rooms.push_back({layout.moment(p, i), static_cast<Bytes>(place.own.size()) * sizeof(float)});
+      rooms.push_back({layout.moment(p, i), static_cast<Bytes>(place.kept.size()) * sizeof(float)});
     }
   }
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
     const Layout::LayerPlace& layer = layout.layers[at(l)];
     const auto own = parts.of_sums(model.layers[at(l)], layer.sum, shape.host);
+    const auto kept = parts.kept_sums(model.layers[at(l)], layer.sum, shape.host);
     for (std::size_t k = 0; k < layer.partials.size(); ++k) {
       if (own_partials.contains(k) || (k == 0 && !layout.is_sharded())) {
         rooms.push_back({layer.partials[k], layer.sum.packed_bytes});
       } else {
-        for (const HomeRange& part : own) {
+        for (const HomeRange& part : k == 0 ? kept : own) {
           rooms.push_back({layer.partials[k] + part.home, part.bytes});
         }
       }
@@ -388,6 +442,7 @@ TEST(HostExchange, RoomsAtHomeDoNotOverlap) {
     const auto lanes = random_lanes(groups, random);
     for (JobShape shape : shapes_of(groups, lanes)) {
       shape.shards_state = random() % 2 == 0;
+      shape.shadows_state = random() % 2 == 0;
       const Layout layout = lower(model, profile_of(model), shape, {{0, 3}}, false).layout;
       const HostParts parts(model, {{0}, {1}, {2}}, shape);
       std::vector<HomeRange> rooms = rooms_of(model, layout, parts, shape);

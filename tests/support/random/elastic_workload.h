@@ -106,6 +106,7 @@ class RandomElasticWorkload {
     JobShape contract = random_.shape(1);
     const bool has_peers = contract.groups > 1 && random_.chance(30);
     contract.shards_state = has_peers && random_.chance(50);
+    contract.shadows_state = contract.shards_state && random_.chance(50);
     if (contract.shards_state) add_peers(contract);  // the same ones in all plans
     auto& plans = workload_.plans.emplace_back();
     for (int i = random_.between(1, 4); i > 0; --i) {

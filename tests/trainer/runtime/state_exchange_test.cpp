@@ -30,7 +30,7 @@ float value_of(int param, int plane, std::int64_t element) {
          1e6f * static_cast<float>(param);
 }
 
-/// Three hosts in one process that shard the state of a job with several segments for each. Its
+/// Hosts in one process that shard the state of a job with several segments for each. Its
 /// layers compute in bf16, so each host has masters of its own, too.
 class StateExchangeTest : public ::testing::Test {
  protected:
@@ -40,16 +40,17 @@ class StateExchangeTest : public ::testing::Test {
     void lost(int, const std::string&) override {}
   };
 
-  StateExchangeTest() {
-    std::vector<testing::Pipes> pipes = testing::in_process_pipes(kSharing);
+  explicit StateExchangeTest(int num_hosts = kSharing, bool shadows_state = false) {
+    std::vector<testing::Pipes> pipes = testing::in_process_pipes(at(num_hosts));
     const ModelSpec model = bf16_chain(2, kSharing * kStateSegment + 5000);
-    for (int h = 0; h < kSharing; ++h) {
-      const JobShape shape{.virtual_nodes = 3,
-                           .groups = 3,
+    for (int h = 0; h < num_hosts; ++h) {
+      const JobShape shape{.virtual_nodes = num_hosts,
+                           .groups = num_hosts,
                            .lane_groups = {1},
-                           .host_groups = {1, 1, 1},
+                           .host_groups = std::vector<int>(at(num_hosts), 1),
                            .host = h,
-                           .shards_state = true};
+                           .shards_state = true,
+                           .shadows_state = shadows_state};
       plans_.push_back(
           std::make_shared<JobPlan>(lower(model, profile_of(model), shape, {{0, 2}}, true)));
       memory_.emplace_back(layout(h).home_bytes);
@@ -57,7 +58,7 @@ class StateExchangeTest : public ::testing::Test {
       peers_.push_back(std::make_unique<FramedPeers>(h, std::move(pipes[at(h)]), listener_));
       write_state(h);
     }
-    for (int h = 1; h < kSharing; ++h) {
+    for (int h = 1; h < num_hosts; ++h) {
       senders_.push_back(std::make_unique<StateSender>(*peers_[at(h)], 7, plans_[at(h)]));
     }
     remote_ = std::make_unique<RemoteState>(*peers_[0], 7, plans_[0]);
@@ -67,10 +68,10 @@ class StateExchangeTest : public ::testing::Test {
 
   void write_state(int host) {
     for (int p = 0; p < 2; ++p) {
-      const ElementRange own = layout(host).params[at(p)].own;
+      const ElementRange kept = layout(host).params[at(p)].kept;
       for (int plane : planes(SentState::all)) {
-        for (std::int64_t e = own.begin; e < own.end; ++e) {
-          state(host, p, plane)[e - own.begin] = value_of(p, plane, e);
+        for (std::int64_t e = kept.begin; e < kept.end; ++e) {
+          state(host, p, plane)[e - kept.begin] = value_of(p, plane, e);
         }
       }
     }
@@ -86,11 +87,12 @@ class StateExchangeTest : public ::testing::Test {
     return reinterpret_cast<float*>(homes_[at(host)].at(home));
   }
 
-  /// Until all others are ready.
+  /// Until all others are ready, but for those that are lost.
   void begin(SentState what = SentState::all) {
     std::promise<void> ready;
     remote_->begin(what, [&] { ready.set_value(); });
     for (std::size_t i = 0; i < senders_.size(); ++i) {
+      if (lost_.contains(static_cast<int>(i) + 1)) continue;
       senders_[i]->prepare();
       senders_[i]->begin(
           what, homes_[i + 1], [this](std::size_t param) { note_sent(param); },
@@ -112,10 +114,11 @@ class StateExchangeTest : public ::testing::Test {
     std::int64_t wrong = 0;
     std::vector<float> values(static_cast<std::size_t>(size));
     for (int p = 0; p < 2; ++p) {
-      const ElementRange own = layout(0).params[at(p)].own;
+      const ElementRange kept = layout(0).params[at(p)].kept;
       const std::int64_t all = layout(0).params[at(p)].parts.back().elements.end;
       for (int plane : planes(what)) {
-        for (const auto& [first, last] : {ElementRange{0, own.begin}, ElementRange{own.end, all}}) {
+        for (const auto& [first, last] :
+             {ElementRange{0, kept.begin}, ElementRange{kept.end, all}}) {
           for (std::int64_t e = first; e < last; e += size) {
             const std::int64_t end = std::min(e + size, last);
             remote_->read(p, plane, {e, end}, reinterpret_cast<std::byte*>(values.data()));
@@ -143,6 +146,7 @@ class StateExchangeTest : public ::testing::Test {
   Mutex mutex_;
   std::multiset<std::size_t> sent_ SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<int> num_ended_ = 0, num_lost_ = 0;
+  std::set<int> lost_;
 };
 
 TEST_F(StateExchangeTest, ReadsWhatOthersHave) {
@@ -240,6 +244,64 @@ TEST_F(StateExchangeTest, DropEndsAllWaiting) {
   EXPECT_THROW(read(kStateSegment), Error);
   remote_->end();
   drops.join();
+}
+
+/// Four hosts with shadows: each has two of four parts in the mean.
+class ShadowedExchangeTest : public StateExchangeTest {
+ protected:
+  ShadowedExchangeTest() : StateExchangeTest(/*num_hosts=*/4, /*shadows_state=*/true) {}
+
+  StateRoute lose(std::set<int> lost) {
+    const StateRoute route{.reader = 0, .gone = lost, .is_rescue = true};
+    for (const auto& sender : senders_) sender->take_route(route);
+    remote_->take_route(route);
+    lost_ = std::move(lost);
+    return route;
+  }
+};
+
+TEST_F(ShadowedExchangeTest, ReadsWhatOthersHave) {
+  begin();
+  EXPECT_EQ(read(100'001), 0);
+  EXPECT_FALSE(remote_->has_failed());
+  remote_->end();
+  wait();
+}
+
+TEST_F(ShadowedExchangeTest, ReadsFromShadowsWhatALostHostHad) {
+  int num_reached = 0;
+  for (const std::set<int>& lost :
+       std::vector<std::set<int>>{{1}, {2}, {3}, {1, 2}, {1, 3}, {2, 3}}) {
+    if (!lose(lost).reaches_all(layout(0))) continue;
+    ++num_reached;
+    // The control: lost hosts have other values, which nobody reads.
+    for (int host : lost) {
+      for (int p = 0; p < 2; ++p) {
+        for (int plane : planes(SentState::all)) *state(host, p, plane) = -1;
+      }
+    }
+    begin();
+    EXPECT_EQ(read(100'001), 0);
+    remote_->end();
+    wait();
+    for (int host : lost) write_state(host);
+  }
+  EXPECT_GT(num_reached, 3) << "one host stands in for two";
+}
+
+TEST_F(ShadowedExchangeTest, KnowsThatAPartIsGone) {
+  EXPECT_TRUE(lose({}).reaches_all(layout(0)));
+  EXPECT_FALSE(lose({1, 2, 3}).reaches_all(layout(0)));
+}
+
+TEST_F(ShadowedExchangeTest, NumbersOfAStepReachAnotherHost) {
+  std::vector<std::byte> sent(1000);
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i);
+  std::promise<std::vector<std::byte>> taken;
+  take_numbers(*peers_[2], 7, 1, sent.size(),
+               [&](std::vector<std::byte> numbers) { taken.set_value(std::move(numbers)); });
+  send_numbers(*peers_[1], 7, 2, sent);
+  EXPECT_EQ(taken.get_future().get(), sent);
 }
 
 }  // namespace

@@ -112,20 +112,22 @@ TEST(HostsSession, GathersTheWeightsOfModulesInBf16) {
     Session alone(session_of(1, kAmple));
     const JobId id = alone.submit(trial);
     alone.run();
-    HostSessions hosts(HostStateKind::sharded);
-    hosts.on_each([&](Session& session) {
-      session.submit(trial);
-      session.run();
-    });
-    expect_same_bits(result_of(hosts.first(), id), result_of(alone, id));
-    const auto expected = alone.weights(id), weights = hosts.first().weights(id);
-    ASSERT_EQ(weights.size(), expected.size());
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      EXPECT_TRUE(at::equal(weights[i].value, expected[i].value)) << weights[i].name;
+    for (const HostStateKind state : {HostStateKind::sharded, HostStateKind::shadowed}) {
+      HostSessions hosts(state);
+      hosts.on_each([&](Session& session) {
+        session.submit(trial);
+        session.run();
+      });
+      expect_same_bits(result_of(hosts.first(), id), result_of(alone, id));
+      const auto expected = alone.weights(id), weights = hosts.first().weights(id);
+      ASSERT_EQ(weights.size(), expected.size());
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        EXPECT_TRUE(at::equal(weights[i].value, expected[i].value)) << weights[i].name;
+      }
+      EXPECT_EQ(result_of(*hosts.sessions[1], id).state, TrialState::done);
+      const std::string said = thrown<Error>([&] { hosts.sessions[1]->weights(id); }).what();
+      EXPECT_NE(said.find("host 0 has the weights of trial"), std::string::npos) << said;
     }
-    EXPECT_EQ(result_of(*hosts.sessions[1], id).state, TrialState::done);
-    const std::string said = thrown<Error>([&] { hosts.sessions[1]->weights(id); }).what();
-    EXPECT_NE(said.find("host 0 has the weights of trial"), std::string::npos) << said;
   }
 }
 
