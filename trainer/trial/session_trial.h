@@ -48,7 +48,7 @@ struct ShardedSaving {
   std::optional<std::int64_t> step;      ///< that is being saved. Of another host: before it sends
   std::optional<std::int64_t> asked_at;  ///< of host 0: step with which another host has asked
   std::atomic<bool> has_answered = false;  ///< a later step has been saved. Any thread
-  std::exception_ptr problem;       ///< of host 0: why the final weights could not be handed out
+  std::exception_ptr problem;  ///< of host 0: why the final weights could not be handed out
   bool is_used() const { return remote || sender; }
 };
 
