@@ -38,6 +38,16 @@ TEST(StateGate, BlocksAnUpdateUntilItsParameterIsRead) {
   EXPECT_EQ(gate.version(0), 6);
 }
 
+TEST(StateGate, KnowsWhichUpdatesMayWait) {
+  StateGate gate(1, 5);
+  EXPECT_FALSE(gate.is_read_before(6));
+  gate.begin_snapshot(5);
+  EXPECT_TRUE(gate.is_read_before(6));
+  EXPECT_FALSE(gate.is_read_before(5)) << "it reads what they write";
+  gate.end_snapshot();
+  EXPECT_FALSE(gate.is_read_before(6));
+}
+
 TEST(StateGate, BlocksASnapshotUntilItsStepIsUpdated) {
   StateGate gate(1, 5);
   gate.begin_snapshot(6);
