@@ -66,7 +66,7 @@ std::optional<Agreement> Fleet::take_agreement() {
   }
   std::map<int, std::int64_t> least;  // steps
   for (int host : agreement.hosts) {
-    agreement.have_moved |= words_.at(host).jobs.have_moved;
+    agreement.must_restart |= words_.at(host).jobs.must_restart;
     for (const auto& [job, steps] : words_.at(host).jobs.steps) {
       const auto known = least.try_emplace(job, steps).first;
       known->second = std::min(known->second, steps);

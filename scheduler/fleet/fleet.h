@@ -12,7 +12,7 @@ namespace spillway {
 struct RestingJobs {
   int begun = 0;                      ///< those numbered below have begun on this host
   std::map<int, std::int64_t> steps;  ///< that are committed, of those that have not ended
-  bool have_moved = false;            ///< their state is not as their programs have left it
+  bool must_restart = false;          ///< they go on in new sessions only
   bool operator==(const RestingJobs&) const = default;
 };
 
@@ -34,7 +34,7 @@ struct Agreement {
   /// By job: the other hosts, which have committed the next step and wait. After the next commit of
   /// such a job hosts have to agree again.
   std::map<int, std::set<int>> ahead;
-  bool have_moved = false;  ///< RestingJobs::have_moved of any host: the programs cannot go on
+  bool must_restart = false;  ///< on any host: the jobs of all go on in new sessions
   bool operator==(const Agreement&) const = default;
 };
 

@@ -30,7 +30,7 @@ std::vector<std::byte> message_of(const HostWord& word, const std::string& endpo
                                         {"lost", word.lost},
                                         {"begun", word.jobs.begun},
                                         {"steps", word.jobs.steps},
-                                        {"have_moved", word.jobs.have_moved},
+                                        {"must_restart", word.jobs.must_restart},
                                         {"endpoint", endpoint}});
 }
 
@@ -45,7 +45,7 @@ WordFromHost word_of(std::span<const std::byte> message, int size) {
   json.at("lost").get_to(heard.word.lost);
   json.at("begun").get_to(heard.word.jobs.begun);
   json.at("steps").get_to(heard.word.jobs.steps);
-  json.at("have_moved").get_to(heard.word.jobs.have_moved);
+  json.at("must_restart").get_to(heard.word.jobs.must_restart);
   json.at("endpoint").get_to(heard.endpoint);
   for (int host : heard.word.lost) {
     if (host < 0 || host >= size) throw Error("no such host");

@@ -181,11 +181,14 @@ void Session::Impl::on_host_lost(int lost, const std::string& why) {
   events.add({.time_s = now_s(), .kind = SessionEvent::Kind::lost, .host = lost, .reason = why});
 }
 
-/// In a round all trials rest at their last commit.
+/// In a round all trials rest at their last commit. If they have shadows, it is saved then.
 void Session::Impl::on_guest() {
   serving->call([this] {
     const MutexLock lock(mutex);
-    if (after_saving == AfterSaving::nothing && !save_before(AfterSaving::invite)) hosts->renew();
+    if (after_saving != AfterSaving::nothing) return;
+    const bool is_shadowed = config.hosts.state == HostStateKind::shadowed && most_hosts() > 0;
+    if (is_shadowed) must_restart = true;
+    if (is_shadowed || !save_before(AfterSaving::invite)) hosts->renew();
   });
 }
 
@@ -220,7 +223,7 @@ void Session::Impl::on_interrupted(const JobInterrupted& interrupted) {
 }
 
 RestingJobs Session::Impl::resting_jobs() const {
-  RestingJobs jobs{.have_moved = has_rescued};
+  RestingJobs jobs{.must_restart = must_restart};
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (!is_in_run(JobId(t)) || trials[t]->exchange < 0) continue;
     jobs.begun = trials[t]->exchange + 1;
@@ -263,7 +266,7 @@ void Session::Impl::go_on(const Agreement& agreement) {
   if (most > 0 && lacks_state(agreement)) {
     return rescue ? rescue_trials() : restart_from_checkpoint();
   }
-  const bool waits = after_saving == AfterSaving::invite;  // guests come after it
+  const bool waits = after_saving == AfterSaving::invite || must_restart;  // guests come after it
   if (hosts->number() == 0 && most > 0 && !waits && hosts->admit_guests(most)) {
     invites = true;
     store.keep_mark();
@@ -282,6 +285,7 @@ void Session::Impl::go_on(const Agreement& agreement) {
     go_on(JobId(t), agreement.ahead.contains(trial.exchange));
   }
   go_on_after_saving();
+  if (must_restart) hosts->renew();  // the others have not heard of it
 }
 
 /// For the trials that train now, of which each host takes a reduction group. 0: none trains.

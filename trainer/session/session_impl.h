@@ -316,7 +316,8 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   bool invites SPILLWAY_GUARDED_BY(mutex) = false;                     ///< host 0, its guests
   AfterSaving after_saving SPILLWAY_GUARDED_BY(mutex) = AfterSaving::nothing;
   std::optional<Rescue> rescue SPILLWAY_GUARDED_BY(mutex);
-  bool has_rescued SPILLWAY_GUARDED_BY(mutex) = false;  ///< trials have been updated outside of ops
+  /// Trials go on in new sessions only: they have been updated outside of ops, or hosts join.
+  bool must_restart SPILLWAY_GUARDED_BY(mutex) = false;
   std::optional<RunLock> run_lock SPILLWAY_GUARDED_BY(mutex);  ///< once it has taken over
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;

@@ -71,7 +71,7 @@ void Session::Impl::prepare_rescue(const Agreement& agreement) {
 /// By the reader: once it may write the run's folder.
 void Session::Impl::rescue_trials() {
   if (!rescue || std::exchange(rescue->has_begun, true)) return;
-  has_rescued = true;
+  must_restart = true;
   for (auto& [id, rescued] : rescue->trials) exchange_numbers(id, rescued);
   go_on_rescuing(rescue->agreement.round);
 }

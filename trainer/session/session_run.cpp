@@ -130,7 +130,7 @@ void Session::Impl::end_run(const std::string& failure) {
     after_saving = AfterSaving::nothing;
     rescue.reset();
     hosts->detach(failure.empty() ? resting_jobs() : RestingJobs());
-    has_rescued = false;
+    must_restart = false;
     leads_on = run_lock || invites;
   }
   if (!failure.empty()) leave_hosts(failure);

@@ -206,7 +206,7 @@ void Session::Impl::go_on_after_saving() {
 bool Session::Impl::lacks_state(const Agreement& agreement) const {
   if (config.hosts.state == HostStateKind::replicated) return false;
   const auto all = at(hosts->size());
-  return hosts->present().size() < all || !agreement.ahead.empty() || agreement.have_moved ||
+  return hosts->present().size() < all || !agreement.ahead.empty() || agreement.must_restart ||
          std::ranges::any_of(agreement.computing,
                              [&](const auto& trial) { return trial.second.size() < all; });
 }

@@ -114,6 +114,9 @@ class Losses(Hosts):
 
 
 class Guests(Hosts):
+    def test_join_one_that_began_alone(self):
+        self.join_one_that_began_alone(SHADOWED)
+
     def test_can_join(self):
         expected = self.alone(LONGER, FAST)
         first, join = self.begin_to_invite(LONGER, 2, SHADOWED)
@@ -122,6 +125,8 @@ class Guests(Hosts):
         hosts.append(self.start(*join))
         wait_for(first, lambda: '"event":"resumed"' in self.events())
         self.assertEqual(self.results(hosts), expected)
+        steps = self.steps("run")
+        self.assertEqual(steps, sorted(set(steps)), "no step is trained twice")
 
     def test_checkpoints_are_the_files_of_one_host(self):
         self.train_alone(GPT, *BF16)

@@ -101,13 +101,13 @@ TEST(Fleet, LeavesOutHostsOnWhichAJobHasEnded) {
   EXPECT_TRUE(hosts.agreed[0]->ahead.empty()) << "nobody waits for it";
 }
 
-TEST(Fleet, TellsAllThatJobsOfOneHaveMoved) {
-  for (const bool have_moved : {true, false}) {
+TEST(Fleet, TellsAllThatJobsOfOneMustRestart) {
+  for (const bool must_restart : {true, false}) {
     Hosts hosts(2);
     hosts.fleets[0].renew();
     hosts.rest(0, {.begun = 1, .steps = {{0, 9}}});
-    hosts.rest(1, {.begun = 1, .steps = {{0, 9}}, .have_moved = have_moved});
-    for (int h : {0, 1}) EXPECT_EQ(hosts.agreed[h]->have_moved, have_moved);
+    hosts.rest(1, {.begun = 1, .steps = {{0, 9}}, .must_restart = must_restart});
+    for (int h : {0, 1}) EXPECT_EQ(hosts.agreed[h]->must_restart, must_restart);
   }
 }
 
