@@ -135,12 +135,13 @@ def hidden_share(run):
 def print_steps(shape, arguments):
     """In turns: hosts, as many devices of one host, PyTorch."""
     program, config = f"{arguments.bin}/spillway", gpt_config(shape, arguments.text)
-    tables.print_head(["milliseconds a step", "hosts", "with sharded state", "devices of one host",
+    tables.print_head(["milliseconds a step", "hosts", "with sharded state",
+                       "with shadowed state", "devices of one host",
                        "PyTorch DDP", "PyTorch FSDP", "hosts / DDP", "sharded / FSDP",
                        "exchange under compute", "MiB sent a step, planned",
                        "on the loopback interface", "by DDP", "by FSDP"])
     for size in arguments.sizes:
-        times = {"hosts": [], "sharded": [], "devices": [], **{how: [] for how in PYTORCH}}
+        times = {"hosts": [], "sharded": [], "shadowed": [], "devices": [], **{how: [] for how in PYTORCH}}
         sent, hidden = {}, []
 
         def counted(side, train):
@@ -153,8 +154,9 @@ def print_steps(shape, arguments):
             times["hosts"].append(1e3 * step_s(run))
             if size > 1:
                 hidden.append(100 * hidden_share(run))
-                times["sharded"].append(1e3 * step_s(host_processes.train(
-                    program, config, size, "hosts.state=sharded")))
+                for state in ("sharded", "shadowed"):
+                    times[state].append(1e3 * step_s(host_processes.train(
+                        program, config, size, f"hosts.state={state}")))
             devices = f"devices=[{', '.join(['{memory: 1GiB}'] * size)}]"
             times["devices"].append(1e3 * step_s(host_processes.train(
                 program, config, 1, devices, f"train.data_parallel={size}")))
