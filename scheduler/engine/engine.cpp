@@ -186,8 +186,10 @@ std::optional<StepKind> Engine::next_program(const JobTable& job) const {
   const bool is_held = job.step >= job.hold.step;
   if (next.finish || !(is_held || job.suspended)) return next;
   const StepKind rest = plan.rest_kind(job.step, is_held && job.hold.evaluate);
-  const bool is_done =
-      (!rest.update || job.kept.updates) && (!rest.evaluate || job.kept.evaluation);
+  // If a step was dropped, the parts of other hosts have to come again.
+  const bool lacks_parts = job.redoes && job.plan->layout.is_sharded();
+  const bool is_updated = !rest.update || (job.kept.updates && !lacks_parts);
+  const bool is_done = is_updated && (!rest.evaluate || job.kept.evaluation);
   if (is_done || plan.programs[rest.index()]->host_ops.empty()) return std::nullopt;
   return rest;
 }
