@@ -41,8 +41,8 @@ struct StateRoute {
   bool reaches_all(const Layout& layout) const;
 };
 
-/// Sends what TrainingJob::numbers_of_step() has returned to a host that takes it. `number`: of the
-/// job, the same on all hosts.
+/// Sends TrainingJob::last_numbers() to a host that takes them. `number`: of the job, the same on
+/// all hosts.
 void send_numbers(Peers& peers, std::uint64_t number, int to, std::vector<std::byte> numbers);
 /// Calls `taken` on a thread of the peers, but not if the host is lost.
 void take_numbers(Peers& peers, std::uint64_t number, int from, std::size_t bytes,

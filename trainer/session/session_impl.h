@@ -52,6 +52,7 @@ enum class AfterSaving : std::uint8_t {
 /// After a loss, hosts that shadow each other's state make a checkpoint of the last step.
 struct Rescue {
   struct Trial {
+    StateRoute route;
     bool is_behind = false;       ///< this host has not committed the last step, though others have
     bool is_being_saved = false;  ///< this host saves or sends its state
     std::shared_ptr<std::promise<std::vector<std::byte>>> numbers;  ///< with which it can commit
@@ -186,14 +187,13 @@ struct Session::Impl final : ShellObserver, OpRunner, HostsObserver {
   bool lacks_state(const Agreement& agreement) const SPILLWAY_REQUIRES(mutex);
   void restart_from_checkpoint() SPILLWAY_REQUIRES(mutex);
   // session_rescue.cpp: what is shadowed is saved after a loss
-  StateRoute route_after(const Agreement& agreement, const SessionTrial& trial) const;
   void prepare_rescue(const Agreement& agreement) SPILLWAY_REQUIRES(mutex);
   void rescue_trials() SPILLWAY_REQUIRES(mutex);
   void exchange_numbers(JobId id, Rescue::Trial& rescued) SPILLWAY_REQUIRES(mutex);
   void go_on_rescuing(std::int64_t in_round) SPILLWAY_REQUIRES(mutex);
   bool go_on_rescuing(JobId id, Rescue::Trial& rescued) SPILLWAY_REQUIRES(mutex);
   void commit_late(JobId id, const std::vector<std::byte>& numbers) SPILLWAY_REQUIRES(mutex);
-  void save_rescued(JobId id) SPILLWAY_REQUIRES(mutex);
+  void save_rescued(JobId id, const StateRoute& route) SPILLWAY_REQUIRES(mutex);
 
   std::string answer_of(int peer, int exchange);
   bool trains_on_hosts(JobId id) const SPILLWAY_REQUIRES(mutex);

@@ -33,16 +33,16 @@ std::optional<int> reader_of(const Agreement& agreement) {
   return reader;
 }
 
-}  // namespace
-
-StateRoute Session::Impl::route_after(const Agreement& agreement, const SessionTrial& trial) const {
-  StateRoute route{.reader = reader_of(agreement).value(), .is_rescue = true};
-  const std::set<int> left = hosts_of(agreement, trial.exchange);
-  for (int h = 0; h < hosts->size(); ++h) {
+StateRoute route_after(const Agreement& agreement, int exchange, int reader, int num_hosts) {
+  StateRoute route{.reader = reader, .gone = {}, .is_rescue = true};
+  const std::set<int> left = hosts_of(agreement, exchange);
+  for (int h = 0; h < num_hosts; ++h) {
     if (!left.contains(h)) route.gone.insert(h);
   }
   return route;
 }
+
+}  // namespace
 
 /// If hosts cannot go on without a checkpoint: what those that are left can save. All of them come
 /// to the same result.
@@ -60,15 +60,15 @@ void Session::Impl::prepare_rescue(const Agreement& agreement) {
     const SessionTrial& rescued = *trials[t];
     // One that is not in the agreement has begun since.
     if (!trains_on_hosts(JobId(t)) || !agreement.computing.contains(rescued.exchange)) continue;
-    const StateRoute route = route_after(agreement, rescued);
+    StateRoute route = route_after(agreement, rescued.exchange, *reader, hosts->size());
     // One that has ended on the reader, or lacks a part, goes on from what was saved before.
     const bool can_read = !route.gone.contains(*reader) && route.reaches_all(rescued.plan->layout);
-    if (can_read) next.trials[JobId(t)];
+    if (can_read) next.trials[JobId(t)].route = std::move(route);
   }
   if (!next.trials.empty()) rescue = std::move(next);
 }
 
-/// By the reader: once it may write the run's folder.
+/// The reader calls it once it may write the run's folder.
 void Session::Impl::rescue_trials() {
   if (!rescue || std::exchange(rescue->has_begun, true)) return;
   must_restart = true;
@@ -113,7 +113,8 @@ void Session::Impl::go_on_rescuing(std::int64_t in_round) {
   }
   if (rescue->reader != hosts->number()) return;  // the reader tells how all go on
   rescue.reset();
-  run_lock&& after_saving == AfterSaving::nothing ? shell->stop_all() : restart_from_checkpoint();
+  if (run_lock && after_saving == AfterSaving::nothing) return shell->stop_all();
+  restart_from_checkpoint();
 }
 
 /// Returns whether nothing is left to do for the trial on this host.
@@ -138,7 +139,7 @@ bool Session::Impl::go_on_rescuing(JobId id, Rescue::Trial& rescued) {
   const bool is_busy = is_reader ? trial.checkpoints->is_saving() : trial.sharded.sender->is_busy();
   if (is_busy) return false;
   rescued.is_being_saved = true;
-  save_rescued(id);
+  save_rescued(id, rescued.route);
   return !is_reader;
 }
 
@@ -152,13 +153,12 @@ void Session::Impl::commit_late(JobId id, const std::vector<std::byte>& numbers)
 }
 
 /// The reader saves the state, and the others send it.
-void Session::Impl::save_rescued(JobId id) {
+void Session::Impl::save_rescued(JobId id, const StateRoute& route) {
   SessionTrial& saved = trial(id);
   ShardedSaving& sharded = saved.sharded;
   assert(saved.history.num_steps() == *saved.interrupted_at);
   sharded.step.reset();
-  const StateRoute route = route_after(rescue->agreement, saved);
-  if (rescue->reader != hosts->number()) {
+  if (route.reader != hosts->number()) {
     sharded.sender->take_route(route);
     return send_state(saved, *saved.interrupted_at);
   }
