@@ -107,9 +107,10 @@ class Enumeration {
     std::vector<std::pair<double, Draft>> best;
     std::vector<std::size_t> digits(ranges_);
     for (bool is_left = true; is_left; is_left = count(digits)) {
-      Draft draft = this->draft(digits);
-      best.emplace_back(problem_.estimate_s(draft), std::move(draft));
-      if (best.size() == 2 * kChosenFrom) keep_best(best);
+      for (Draft& draft : moves_.all_stages(this->draft(digits))) {
+        best.emplace_back(problem_.estimate_s(draft), std::move(draft));
+      }
+      if (best.size() >= 2 * kChosenFrom) keep_best(best);
     }
     keep_best(best);
     double least_s = problem_.price_s(best.front().second);

@@ -63,7 +63,8 @@ def strategy_of(draw, layers):
         layers = layers[taken:]
     return {"place": place, "order": {"first": draw.choice(["forward", "backward"]),
                                       "chunk": draw.randint(0, 3), "window": draw.randint(0, 4),
-                                      "graphs": draw.choice(["keep", "keep", "recompute"])}}
+                                      "graphs": draw.choice(["keep", "keep", "recompute"]),
+                                      "stage_weights": draw.choice([0, 0, 1, 4096, 65536])}}
 
 
 def devices_of(draw, least_bytes):

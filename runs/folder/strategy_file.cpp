@@ -17,6 +17,7 @@ namespace spillway {
 namespace {
 
 constexpr IntRange kVersion{1, 1}, kNumber{0, 1 << 16}, kMany{0, 1 << 30};
+constexpr SizeRange kSize{0};
 
 void read_placement(LayerPlacement& placement, YamlReader& v) {
   v.require_key("layers", "name layers, such as h.*, or \"*\" for all");
@@ -34,6 +35,7 @@ void read_keys(StrategyConfig& strategy, YamlReader& v) {
     order.field("chunk", strategy.chunk, kNumber);
     order.field("window", strategy.window, kNumber);
     order.field("graphs", strategy.graphs, kAny);
+    order.field("stage_weights", strategy.stage_weights, kSize);
   });
   v.require_key("place", "list the layers and their tracks");
   v.list("place", strategy.place, "[{layers: \"*\", tracks: [0, 1]}]", "", read_placement);
@@ -93,6 +95,9 @@ std::string text_of(const StrategyConfig& strategy, const std::string& indent) {
                       to_string(strategy.first), strategy.chunk, strategy.window);
   if (strategy.graphs != GraphChoice::keep) {
     text += fmt::format(", graphs: {}", to_string(strategy.graphs));
+  }
+  if (strategy.stage_weights > 0) {
+    text += fmt::format(", stage_weights: {}", to_text(strategy.stage_weights, kSize));
   }
   text += fmt::format("}}\n{}place:\n", indent);
   for (const LayerPlacement& placement : strategy.place) {

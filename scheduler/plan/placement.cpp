@@ -133,6 +133,12 @@ std::vector<bool> stage_ends(const ModelSpec& model, const Places& places) {
   return ends;
 }
 
+Bytes weights_of(const ModelSpec& model, const LayerSpec& layer) {
+  Bytes bytes = 0;
+  for (int p : layer.params) bytes += model.params[at(p)].tensor.bytes();
+  return bytes;
+}
+
 }  // namespace
 
 std::string whole_name(const LayerSpec& layer) {
@@ -183,12 +189,18 @@ Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlace
                     .graphs = config.graphs};
   const Places places(by_layer, model, groups);
   const std::vector<bool> ends = stage_ends(model, places);
+  Bytes stage_weights = 0;
   for (std::size_t l = 0; l < by_layer.size(); ++l) {
     const int layer = static_cast<int>(l);
-    if (!places.is_with_the_one_before(l) || ends[l - 1]) {
+    const Bytes weights = weights_of(model, model.layers[l]);
+    const bool is_full = config.stage_weights > 0 && stage_weights > 0 && weights > 0 &&
+                         stage_weights + weights > config.stage_weights;
+    if (!places.is_with_the_one_before(l) || ends[l - 1] || is_full) {
       strategy.stages.push_back({{layer, layer}, places.of(l).cells, places.of(l).set});
+      stage_weights = 0;
     }
     strategy.stages.back().layers.end = layer + 1;
+    stage_weights += weights;
   }
   return strategy;
 }

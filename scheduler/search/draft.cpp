@@ -107,9 +107,17 @@ std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& laye
   return sets;
 }
 
+/// All but `place`.
+static StrategyConfig order_of(const Draft& draft) {
+  return {.first = draft.first,
+          .chunk = draft.chunk,
+          .window = draft.window,
+          .graphs = draft.graphs,
+          .stage_weights = draft.stage_bytes};
+}
+
 StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& layers) {
-  StrategyConfig config{
-      .first = draft.first, .chunk = draft.chunk, .window = draft.window, .graphs = draft.graphs};
+  StrategyConfig config = order_of(draft);
   const std::vector<int> sets = sets_of(draft, layers);
   for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
     const Grid& grid = draft.grids[begin];
@@ -153,7 +161,8 @@ std::optional<Draft> to_draft(const StrategyConfig& config, const std::vector<Wh
   Draft draft{.first = config.first,
               .chunk = config.chunk,
               .window = config.window,
-              .graphs = config.graphs};
+              .graphs = config.graphs,
+              .stage_bytes = config.stage_weights};
   std::vector<int> sets;
   std::map<std::pair<int, int>, std::vector<Bytes>> filled;  // by track and set
   const auto by_layer = placements_of(config, model, groups);
@@ -199,9 +208,7 @@ Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,
     placements.push_back({.tracks = grid.tracks, .pieces = grid.pieces, .set = sets[l]});
     by_layer.insert(by_layer.end(), at(layers[l].num_layers), &placements.back());
   }
-  const StrategyConfig order{
-      .first = draft.first, .chunk = draft.chunk, .window = draft.window, .graphs = draft.graphs};
-  return placed(order, by_layer, model, groups);
+  return placed(order_of(draft), by_layer, model, groups);
 }
 
 Grid grid_for(const WholeLayer& layer, const Grid& grid, int groups) {

@@ -45,6 +45,7 @@ struct Draft {
   /// The layers of a track, in order, are grouped into residency sets with at most this many bytes
   /// of weights; 0: into one.
   Bytes set_bytes = 0;
+  Bytes stage_bytes = 0;  ///< StrategyConfig::stage_weights
   auto operator<=>(const Draft&) const = default;
 };
 

@@ -10,7 +10,10 @@ namespace spillway {
 
 Moves::Moves(const SearchSpace& space, Draws& draws) : space_(space), draws_(draws) {
   int most_pieces = 1;
-  for (const WholeLayer& layer : space.layers) most_pieces = std::max(most_pieces, layer.pieces);
+  for (const WholeLayer& layer : space.layers) {
+    most_pieces = std::max(most_pieces, layer.pieces);
+    weights_ += layer.weights;
+  }
   const auto add_shapes = [&](int tracks) {
     for (int pieces = 1; pieces <= std::min(tracks, most_pieces); ++pieces) {
       if (tracks % pieces != 0 || tracks / pieces > space.groups) continue;
@@ -33,9 +36,10 @@ Draft Moves::change(Draft draft) {
     copy_a_block(draft);
   } else if (kind < 85) {
     swap_devices(draft);
-  } else {
-    draft = draws_.any_of(all_orders(draft));
   }
+  // Some grids are better in another order only.
+  constexpr std::size_t kOneIn = 4;
+  if (kind >= 85 || draws_.below(kOneIn) == 0) draft = draws_.any_of(all_orders(draft));
   return draft;
 }
 
@@ -72,6 +76,7 @@ std::vector<Draft> Moves::all_orders(const Draft& draft) const {
   found[4].window = space_.devices;
   const bool is_forward = draft.first == FirstChoice::forward;
   found[5].first = is_forward ? FirstChoice::backward : FirstChoice::forward;
+  for (Draft& draft_of_stages : all_stages(draft)) found.push_back(std::move(draft_of_stages));
   if (!saves_memory_) return found;
   const auto add = [&](const auto& change) {
     found.push_back(draft);
@@ -83,6 +88,15 @@ std::vector<Draft> Moves::all_orders(const Draft& draft) const {
   add([&](Draft& d) { d.window = 1; });
   for (const Bytes parts : {0u, 2u, 4u, 8u, 16u}) {
     add([&](Draft& d) { d.set_bytes = parts == 0 ? 0 : space_.budget / parts; });
+  }
+  return found;
+}
+
+std::vector<Draft> Moves::all_stages(const Draft& draft) const {
+  std::vector<Draft> found;
+  for (const Bytes parts : {0u, 4u, 16u, 64u}) {
+    found.push_back(draft);
+    found.back().stage_bytes = parts == 0 ? 0 : round_up(weights_ / parts + 1, kPage);
   }
   return found;
 }

@@ -48,6 +48,11 @@ class StrategyTest(unittest.TestCase):
         again = strategy(self.folder, [{"layers": ["h.2.*", "h.3.*", "head"], "tracks": [1]}],
                          graphs="recompute")
         self.assertEqual(self.weights("recomputed", DEVICES, again), alone)
+        short = strategy(self.folder, [{"layers": "*", "tracks": [0, 1]}], stage_weights="8KiB")
+        self.assertEqual(self.weights("short stages", DEVICES, short), alone)
+        plan = json.loads(finish([PROGRAM, "plan", str(self.run_of("plan").config), *MODEL, DEVICES,
+                                  short, "--json"]))["trials"][0]
+        self.assertGreater(plan["num_shards"], 4)
         self.assertNotEqual(self.weights("control", "train.reduction_groups=1"), alone)
 
     def search(self, file, *options):

@@ -94,6 +94,21 @@ TEST(Placement, LetsLaterLinesWin) {
   EXPECT_EQ(strategy.stages[0].cells[0].track, 0);
 }
 
+/// layer.2 has more weights than a stage may have, and layer.3 has none.
+TEST(Placement, EndsStagesThatHaveTheirWeights) {
+  ModelSpec model = chain(6);
+  const Bytes each = model.params[0].tensor.bytes();
+  model.params[2].tensor.dims[0].size *= 3;
+  model.layers[3].params.clear();
+  const auto stages = [&](Bytes most) {
+    return layers_of(placed({.place = {{{"*"}, {0}}}, .stage_weights = most}, model, 1));
+  };
+  EXPECT_EQ(stages(2 * each), (Ranges{{0, 2}, {2, 4}, {4, 6}}));
+  EXPECT_EQ(stages(4 * each), (Ranges{{0, 2}, {2, 5}, {5, 6}}));
+  EXPECT_EQ(stages(1), (Ranges{{0, 1}, {1, 2}, {2, 4}, {4, 5}, {5, 6}}));
+  EXPECT_EQ(stages(0), (Ranges{{0, 6}}));
+}
+
 TEST(Placement, DividesStagesThatDoNotFit) {
   const ModelSpec model = chain(6);
   const Profile profile = profile_of(model);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <limits>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "scheduler/plan/placement.h"
+#include "scheduler/search/moves.h"
 #include "scheduler/search/starts.h"
 #include "scheduler/search/static_step.h"
 #include "scheduler/simulation/step_cost.h"
@@ -167,6 +169,7 @@ TEST(StrategySearch, ReadsConfigurationsBackAsDrafts) {
   Draft draft = everywhere(consecutive(0, 2), layers, problem.space.groups);
   draft.first = FirstChoice::forward;
   draft.chunk = 2;
+  draft.stage_bytes = 300_KiB;
   EXPECT_EQ(read(to_config(draft, layers)), draft);
   for (std::size_t l = 3; l < layers.size(); ++l) draft.grids[l] = consecutive(1, 1);
   draft.grids[1] = consecutive(0, 2, /*pieces=*/2);
@@ -198,7 +201,7 @@ TEST(StrategySearch, WritesPatternsThatMatchNothingElse) {
 }
 
 TEST(StrategySearch, StartsFromAGivenStrategy) {
-  Problem problem(chain(8, 400'000), 4, 8, 1e8);
+  Problem problem(chain(6, 400'000), 4, 8, 1e8);
   const SearchResult found = problem.search({.proposals = 300});
   const SearchResult without = problem.search({.proposals = 2});
   ASSERT_LT(found.best.cost->step_s, without.best.cost->step_s);
@@ -208,20 +211,24 @@ TEST(StrategySearch, StartsFromAGivenStrategy) {
   EXPECT_EQ(step_of(with, "train.strategy"), found.best.cost->step_s);
 }
 
-/// Of 12 MiB of weights 10 MiB have room, without gradients. Where everything has room, the search
-/// does not try four virtual nodes a unit.
+/// Of 12 MiB of weights 7 MiB have room, without gradients. Where everything has room, weights do
+/// not displace each other.
 TEST(StrategySearch, ChoosesWhatStaysWhereMemoryIsShort) {
   const auto found = [](Bytes budget) {
     const Problem problem(chain(12, 256 << 10), 2, 8, 3e8, budget);
     const auto price = [&](const StrategyConfig& strategy) { return problem.price(strategy); };
     return search_strategy(problem.space, price, {.proposals = 300}, problem.estimate());
   };
-  const SearchResult tight = found(10_MiB);
-  EXPECT_EQ(tight.best.strategy.value().chunk, 4);
+  const auto has_sets = [](const SearchResult& result) {
+    return std::ranges::any_of(result.best.strategy.value().place,
+                               [](const LayerPlacement& each) { return each.set > 0; });
+  };
+  const SearchResult tight = found(7_MiB);
+  EXPECT_TRUE(has_sets(tight));
   for (const PricedStrategy& known : tight.known) {
-    EXPECT_LT(1.15 * tight.best.cost.value().step_s, known.cost.value().step_s) << known.name;
+    EXPECT_LT(1.04 * tight.best.cost.value().step_s, known.cost.value().step_s) << known.name;
   }
-  EXPECT_LT(found(64_MiB).best.strategy.value().chunk, 4);
+  EXPECT_FALSE(has_sets(found(64_MiB)));
 }
 
 /// Layers with many weights behind slow links: each should be on one device.
@@ -253,6 +260,8 @@ TEST(StrategySearch, IsAFunctionOfItsSeed) {
 
 /// The shortest step of all strategies whose layers are each on a grid of consecutive tracks.
 double shortest_step(const Problem& problem, const std::vector<Grid>& grids) {
+  Draws draws(1);
+  const Moves moves(problem.space, draws);
   double least = std::numeric_limits<double>::infinity();
   const std::size_t layers = problem.space.layers.size();
   std::vector<std::size_t> digits(layers, 0);
@@ -261,8 +270,10 @@ double shortest_step(const Problem& problem, const std::vector<Grid>& grids) {
     for (std::size_t l = 0; l < layers; ++l) draft.grids[l] = grids[digits[l]];
     for (const int chunk : {0, 1, 2}) {
       draft.chunk = chunk;
-      const auto cost = problem.price(to_config(draft, problem.space.layers));
-      if (cost) least = std::min(least, cost->step_s);
+      for (const Draft& next : moves.all_stages(draft)) {
+        const auto cost = problem.price(to_config(next, problem.space.layers));
+        if (cost) least = std::min(least, cost->step_s);
+      }
     }
     std::size_t l = 0;
     while (l < layers && ++digits[l] == grids.size()) digits[l++] = 0;
@@ -272,15 +283,15 @@ double shortest_step(const Problem& problem, const std::vector<Grid>& grids) {
 
 TEST(StrategySearch, FindsTheBestOfASmallSpace) {
   constexpr int kSeeds = kSanitized ? 3 : 10;
-  ModelSpec model = chain(5, 20'000);
-  model.params[1].tensor.dims[0].size = 400'000;
-  const Problem problem(model, 2, 4, 2e8);
+  ModelSpec model = chain(5, 100'000);
+  model.params[2].tensor.dims[0].size = 400'000;
+  const Problem problem(model, 2, 4, 1e8);
   const double least_s =
       shortest_step(problem, {consecutive(0, 1), consecutive(1, 1), consecutive(0, 2)});
   int found = 0;
   std::set<double> starts;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const SearchResult result = problem.search({.proposals = 400, .seed = seed});
+    const SearchResult result = problem.search({.proposals = 2000, .seed = seed});
     found += result.best.cost->step_s <= least_s ? 1 : 0;
     for (const PricedStrategy& known : result.known) starts.insert(known.cost->step_s);
   }
@@ -293,7 +304,7 @@ TEST(StrategySearch, FindsTheBestOfASmallSpace) {
     const SearchResult result = search_strategy(
         problem.space,
         [&](const StrategyConfig& strategy) { return ++priced, problem.price(strategy); },
-        {.proposals = 400, .seed = seed}, problem.estimate());
+        {.proposals = 2000, .seed = seed}, problem.estimate());
     by_estimates += result.best.cost->step_s <= least_s ? 1 : 0;
     EXPECT_LT(priced, result.simulated / 5);
   }

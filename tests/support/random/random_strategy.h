@@ -30,6 +30,7 @@ inline StrategyConfig random_strategy(Draw& draw, const ModelSpec& model, int gr
   strategy.chunk = draw.between(0, 3);
   strategy.window = draw.between(0, 3);
   if (draw.chance(25)) strategy.graphs = GraphChoice::recompute;
+  if (draw.chance(50)) strategy.stage_weights = 1u << draw.between(8, 14);
   return strategy;
 }
 
