@@ -1,11 +1,13 @@
 #include "scheduler/plan/partition.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
-#include "scheduler/plan/need.h"
+#include "scheduler/plan/placement.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -248,6 +250,26 @@ void cut_behind_frozen(const NeedTable& table, Bytes budget, bool with_prefetch,
   }
 }
 
+/// Whether all weights and sums have room, and the graphs of all virtual nodes; an upper bound.
+bool have_room(const NeedTable& needs, const std::vector<LayerRange>& shards, int virtual_nodes,
+               Bytes budget) {
+  Bytes bytes = 0, workspace = 0;
+  for (LayerRange shard : shards) {
+    const RangeNeed range = range_need(needs, shard);
+    const UnitNeed need = range.backward();
+    const bool has_graphs = range.has_backward() && shard != shards.back();
+    if (has_graphs && range.graph() == 0) return false;  // its layers keep none
+    const Bytes of_node = need.op_area + (has_graphs ? range.graph() : 0);
+    bytes += need.weights + need.sums + static_cast<Bytes>(virtual_nodes) * of_node;
+    workspace = std::max(workspace, need.workspace);
+  }
+  return bytes + workspace <= budget;
+}
+
+double number_of(const std::vector<Bytes>& bytes) {
+  return static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), Bytes{0}));
+}
+
 }  // namespace
 
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -276,6 +298,25 @@ Partition partition(const ModelSpec& model, const Profile& profile, const JobSha
   cut_behind_frozen(table, budget, with_prefetch, *shards);
   result.shards = std::move(*shards);
   return result;
+}
+
+std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
+                                            Bytes budget, double network_bytes_per_s) {
+  constexpr double kOpCost_s = 1e-4;  // about: its hand-over, and boundaries
+  const std::vector<LayerRange> whole{{0, static_cast<int>(needs.model.layers.size())}};
+  if (needs.split.dedicated_activations()) return whole;  // where no graphs are kept
+  const int virtual_nodes =
+      std::ranges::max(shape.lane_groups) * (shape.virtual_nodes / shape.groups);
+  const double exchange_s = number_of(needs.packed_sums) / network_bytes_per_s;
+  // n shards cost n * shard_s, and leave exchange_s / n that nothing hides.
+  const double shard_s = 2 * virtual_nodes * kOpCost_s;
+  const double best = std::sqrt(exchange_s / shard_s);
+  if (best < 2) return whole;
+  const double weights = number_of(needs.own_weights) + number_of(needs.tied_bytes);
+  const auto most = static_cast<Bytes>(std::ceil(weights / best));
+  std::vector<LayerRange> shards =
+      layers_of(placed({.place = {{{"*"}, {0}}}, .stage_weights = most}, needs.model, 1));
+  return have_room(needs, shards, virtual_nodes, budget / 2) ? shards : whole;
 }
 
 }  // namespace spillway

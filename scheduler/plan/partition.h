@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "scheduler/plan/lower.h"
+#include "scheduler/plan/need.h"
 #include "spillway/choices.h"
 
 namespace spillway {
@@ -27,5 +28,14 @@ struct Partition {
 /// shards instead of a greedy cut.
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                     Bytes budget, OrderChoice order, bool double_buffer);
+
+/// The shards of a model that fits a device whole and that several hosts train. All virtual nodes
+/// go through one shard after the other, and shards stay on the device, with their graphs. So hosts
+/// exchange the gradient sums of a shard while those before it still compute.
+/// One shard, if the exchange takes about as long as the work of several would, or if half of
+/// `budget` is too small for them; the other half is for other trials.
+/// Source: the buckets of DistributedDataParallel ("PyTorch Distributed", Li et al., 2020).
+std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
+                                            Bytes budget, double network_bytes_per_s);
 
 }  // namespace spillway

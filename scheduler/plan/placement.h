@@ -14,8 +14,8 @@ std::vector<const LayerPlacement*> placements_of(const StrategyConfig& config,
 
 /// Puts the layers of a model on tracks. Consecutive layers with the same tracks make a stage,
 /// which ends behind a layer that other tracks read, so that they do not wait for more than they
-/// need, and where it has `config.stage_weights`. Throws ConfigError (`train.strategy.place[...]`) for patterns without a layer and for more
-/// ranges than there are groups.
+/// need, and where it has `config.stage_weights`. Throws ConfigError (`train.strategy.place[...]`)
+/// for patterns without a layer and for more ranges than there are groups.
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups);
 /// The same with a placement for each layer instead of `config.place`, as of placements_of().
 Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlacement*>& by_layer,

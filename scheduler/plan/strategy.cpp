@@ -10,6 +10,12 @@ bool Strategy::is_data_parallel() const {
       stages, [&](const Stage& stage) { return stage.cells == stages.front().cells; });
 }
 
+bool Strategy::stays_together() const {
+  return stages.size() > 1 && std::ranges::all_of(stages, [&](const Stage& stage) {
+           return stage.set == stages.front().set;
+         });
+}
+
 std::vector<bool> Strategy::keeps_weights() const {
   const auto index = [](const Cell& cell) { return static_cast<std::size_t>(cell.track); };
   std::vector<std::optional<int>> sets(static_cast<std::size_t>(tracks));  // by track: its first
@@ -30,14 +36,13 @@ std::vector<bool> Strategy::keeps_weights() const {
   return keeps;
 }
 
-Strategy data_parallel(const std::vector<LayerRange>& shards,
-                       const std::vector<GroupRange>& lanes) {
+Strategy data_parallel(const std::vector<LayerRange>& shards, const std::vector<GroupRange>& lanes,
+                       bool stay) {
   Strategy strategy{.tracks = static_cast<int>(lanes.size())};
   std::vector<Cell> cells;
   for (GroupRange lane : lanes) cells.push_back({lane, static_cast<int>(cells.size())});
-  for (LayerRange shard : shards) {
-    strategy.stages.push_back({shard, cells, static_cast<int>(strategy.stages.size())});
-  }
+  int set = 0;
+  for (LayerRange shard : shards) strategy.stages.push_back({shard, cells, stay ? 0 : set++});
   return strategy;
 }
 

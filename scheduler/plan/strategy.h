@@ -60,15 +60,19 @@ struct Strategy {
   std::vector<bool> keeps_weights() const;
   /// Whether its only track may change its device between two units. Otherwise a track stays on the
   /// first device that takes a unit of it, for the rest of the program.
-  bool roams() const { return tracks == 1 && chunk == 0; }
+  bool roams() const { return tracks == 1 && chunk == 0 && !stays_together(); }
+  /// Whether there are several stages, and none displaces another.
+  bool stays_together() const;
   /// Whether the virtual nodes of a cell of `groups`, `per_group` each, are several units.
   bool divides(GroupRange groups, int per_group) const {
     return chunk > 0 && chunk < (groups.end - groups.begin) * per_group;
   }
 };
 
-/// Every stage on as many tracks as there are ranges of groups. Shards displace each other.
-Strategy data_parallel(const std::vector<LayerRange>& shards, const std::vector<GroupRange>& lanes);
+/// Every stage on as many tracks as there are ranges of groups. Shards displace each other, or stay
+/// on the devices together.
+Strategy data_parallel(const std::vector<LayerRange>& shards, const std::vector<GroupRange>& lanes,
+                       bool stay = false);
 /// The layers of the stages.
 std::vector<LayerRange> layers_of(const Strategy& strategy);
 

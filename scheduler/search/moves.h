@@ -37,8 +37,8 @@ class Moves {
   std::vector<Grid> all_grids() const;
   /// Layers that change together: each layer, all of a kind, and all of a block.
   std::vector<std::vector<std::size_t>> all_groups() const;
-  /// The draft with another chunk, window, first choice or length of stages; if memory matters, with
-  /// other choices of what stays on devices.
+  /// The draft with another chunk, window, first choice or length of stages; if memory matters,
+  /// with other choices of what stays on devices.
   std::vector<Draft> all_orders(const Draft& draft) const;
   /// The draft with stages of any length and with ever shorter ones.
   std::vector<Draft> all_stages(const Draft& draft) const;

@@ -20,7 +20,10 @@ std::optional<HostsConfig> HostsConfig::without_host_0() const {
 }
 
 HostTeam team_of(const HostsConfig& hosts) {
-  HostTeam team{.hosts = {}, .number = hosts.number, .state = hosts.state};
+  HostTeam team{.hosts = {},
+                .number = hosts.number,
+                .state = hosts.state,
+                .network_bytes_per_s = static_cast<double>(hosts.network_bytes_per_s)};
   for (int host = 0; host < hosts.size; ++host) team.hosts.insert(team.hosts.end(), host);
   return team;
 }

@@ -14,6 +14,8 @@ struct HostTeam {
   std::set<int> hosts{0};
   int number = 0;  ///< of this host, which is one of them
   HostStateKind state = HostStateKind::replicated;
+  /// Of each of them.
+  double network_bytes_per_s = static_cast<double>(HostsConfig().network_bytes_per_s);
   bool operator==(const HostTeam&) const = default;
 };
 /// All hosts.

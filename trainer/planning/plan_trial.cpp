@@ -122,6 +122,7 @@ struct Planner {
         profile(costs),
         devices(those_present),
         double_buffer(loads_ahead),
+        network_bytes_per_s(team.network_bytes_per_s),
         shape(shape_of(config, those_present, team)) {}
 
   Partition cut_of(const JobShape& any, Bytes budget) const {
@@ -166,7 +167,27 @@ struct Planner {
     cut.shards = layers_of(*strategy);
   }
 
+  /// Hosts send the sums of a shard while other shards compute, if those of a model that fits a
+  /// device whole take long enough.
+  void cut_for_exchange(Bytes host_budget) {
+    const bool is_free = cut.vn_major && trial.train.order == OrderChoice::automatic;
+    const bool trains = shape.first_step < shape.max_steps;
+    if (!is_free || !shape.has_peers() || !trains) return;
+    const Partition whole = cut;
+    cut.vn_major = false;
+    cut.shards =
+        shards_for_exchange(NeedTable(model, profile, shape), shape, least, network_bytes_per_s);
+    shards_stay = cut.shards.size() > 1;
+    if (shards_stay && lowered().layout.all_home_bytes() <= host_budget) return;
+    cut = whole;
+    shards_stay = false;
+  }
+
   JobPlan lowered() const {
+    if (shards_stay) {
+      return lower(model, profile, shape,
+                   data_parallel(cut.shards, lane_ranges(shape), /*stay=*/true));
+    }
     if (!strategy) return lower(model, profile, shape, cut.shards, cut.vn_major);
     JobPlan plan = lower(model, profile, shape, *strategy);
     const bool may_change_places =
@@ -283,7 +304,7 @@ struct Planner {
   }
 
   TrialPlan summary(const JobPlan& plan, Bytes host_budget) const {
-    const bool spills = cut.shards.size() > 1;
+    const bool spills = cut.shards.size() > 1 && !shards_stay;
     TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
                       .order = plan.order(),
                       .lanes = plan.strategy.tracks,
@@ -314,8 +335,10 @@ struct Planner {
   const Profile& profile;
   const std::vector<PlanDevice>& devices;
   const bool double_buffer;
+  const double network_bytes_per_s;  // between hosts
   JobShape shape;
   Partition cut;
+  bool shards_stay = false;          // see shards_for_exchange()
   std::optional<Strategy> strategy;  // of the trial; nothing: lanes
   Bytes least = 0;                   // the budget of the cut
   LaneChoice lanes;                  // empty: even lanes on any devices
@@ -340,6 +363,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();
+  planner.cut_for_exchange(host_budget);
   JobPlan plan = planner.lowered();
   if (!planner.strategy) plan.track_devices = planner.lanes.lane_devices;
   plan.avoided = avoided;

@@ -158,7 +158,8 @@ std::vector<HostTeam> Planner::possible_teams(const SessionTrial& trial) const {
   std::vector<HostTeam> teams;
   for (int before = 0; before <= own; ++before) {
     for (int behind = 0; own + behind < config_.hosts.size; ++behind) {
-      HostTeam team{.hosts = {}, .number = own};
+      HostTeam team = trial.team;
+      team.hosts.clear();
       for (int host = own - before; host <= own + behind; ++host) team.hosts.insert(host);
       teams.push_back(std::move(team));
     }

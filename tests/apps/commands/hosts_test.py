@@ -28,6 +28,19 @@ class Bits(Hosts):
             self.assertEqual(self.results(hosts), expected, f"{size} hosts")
         self.assertNotEqual(self.alone(GPT, "train.reduction_groups=2"), expected)
 
+    def test_while_earlier_shards_compute(self):
+        slow = "hosts.network_rate=100kB/s"  # for plans alone
+        of_two = ["hosts.size=2", slow]
+        self.assertGreater(self.plan(*of_two)["num_shards"], 2)
+        self.assertEqual(self.plan(*of_two)["order"], "shard_major")
+        for whole in ([slow], ["hosts.size=2"], [*of_two, "scheduling.order=vn_major"],
+                      [*of_two, "host_memory=1020KiB"]):
+            self.assertEqual(self.plan(*whole)["num_shards"], 1, whole)
+        expected = self.alone(GPT)
+        for state in ("replicated", "sharded", "shadowed"):
+            hosts = self.begin(GPT, 3, slow, f"hosts.state={state}", out=f"run {state}")
+            self.assertEqual(self.results(hosts), expected, state)
+
     def test_in_bf16(self):
         changes = ["train.dtype=bf16", "train.gradient_dtype=bf16"]
         expected = self.alone(GPT, *changes)

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
+#include "scheduler/simulation/step_cost.h"
 #include "tests/support/models/divided_model.h"
 #include "tests/support/models/small_model.h"
 #include "tests/support/random/from_environment.h"
@@ -290,6 +292,57 @@ TEST(Partition, FitsEveryUnitAndCutsLessWithMoreBudget) {
       fewest = result.shards.size();
     }
   }
+}
+
+/// A job of two hosts with four virtual nodes each, 400,000 bytes of sums for each of 8 layers.
+struct HostsJob {
+  std::vector<LayerRange> shards(double network_bytes_per_s, Bytes budget = kAmple) const {
+    return shards_for_exchange(NeedTable(model, profile, shape), shape, budget,
+                               network_bytes_per_s);
+  }
+  double step_s(const std::vector<LayerRange>& shards, double network_bytes_per_s) const {
+    const Strategy strategy = data_parallel(shards, lane_ranges(shape), /*stay=*/true);
+    const auto cost =
+        step_cost(std::make_shared<JobPlan>(lower(model, profile, shape, strategy)),
+                  {.device_budgets = {kAmple}, .host_budget = 1_GiB, .policy = make_policy("fifo")},
+                  {.network_bytes_per_s = network_bytes_per_s});
+    return cost.value().step_s;
+  }
+
+  ModelSpec model = chain(8, 100'000);
+  Profile profile = profile_of(model);
+  JobShape shape{.virtual_nodes = 8,
+                 .groups = 4,
+                 .lane_groups = {2},
+                 .max_steps = kPricedSteps,
+                 .host_groups = {2, 2}};
+};
+
+TEST(ShardsForExchange, AreAsManyAsPay) {
+  const HostsJob job;
+  EXPECT_EQ(job.shards(1e10).size(), 1u);
+  EXPECT_EQ(job.shards(1e9), (std::vector<LayerRange>{{0, 4}, {4, 8}}));
+  EXPECT_EQ(job.shards(1e8).size(), 8u);
+}
+
+TEST(ShardsForExchange, NeedRoomForAllGraphs) {
+  HostsJob job;
+  const std::vector<LayerRange> whole{{0, 8}};
+  const Bytes weights_and_sums = 8 * (400'000 + 2 * 400'000);  // two groups: two slots of sums
+  EXPECT_EQ(job.shards(1e9, 2 * weights_and_sums), whole);
+  EXPECT_EQ(job.shards(1e9, 2 * weights_and_sums + 64_KiB).size(), 2u);
+  job.model.layers[1].keeps_graph = false;
+  EXPECT_EQ(job.shards(1e9), whole);
+  job.model.layers[1].keeps_graph = true;
+  job.shape.split.activation_share = 0.5;
+  EXPECT_EQ(job.shards(1e9), whole);
+}
+
+/// On the virtual clock.
+TEST(ShardsForExchange, HideTheExchange) {
+  const HostsJob job;
+  constexpr double kRate = 1e8;
+  EXPECT_LT(job.step_s(job.shards(kRate), kRate), 0.8 * job.step_s({{0, 8}}, kRate));
 }
 
 }  // namespace

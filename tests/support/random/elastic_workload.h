@@ -118,9 +118,11 @@ class RandomElasticWorkload {
       const Partition tight = partition(model, profile, shape, 0, OrderChoice::shard_major, ahead);
       const Bytes budget = tight.smallest_budget * static_cast<Bytes>(random_.between(4, 12)) / 4;
       const Partition cut = partition(model, profile, shape, budget, order, ahead);
-      JobPlan plan = !has_peers && random_.chance(40)
-                         ? lower(model, profile, shape, random_.strategy(model, shape))
-                         : lower(model, profile, shape, cut.shards, cut.vn_major);
+      JobPlan plan =
+          lower(model, profile, shape,
+                !has_peers && random_.chance(40) ? random_.strategy(model, shape)
+                                                 : data_parallel(cut.shards, lane_ranges(shape),
+                                                                 /*stay=*/random_.chance(30)));
       if (plans.size() == 2) plan.avoided = {DeviceId(1)};
       plans.push_back(std::make_shared<JobPlan>(std::move(plan)));
       most_ = std::max(most_, plans.back()->needed_budget);
