@@ -119,7 +119,7 @@ inline constexpr std::array kNames<MetricGoal>{"minimize", "maximize"};  ///< na
 
 /// Order of the units of a step.
 enum class OrderChoice : std::uint8_t {
-  automatic,    ///< by the budget
+  automatic,    ///< by the budget and the hosts
   shard_major,  ///< load a shard once and run all virtual nodes through it
   vn_major      ///< virtual node by virtual node, for models that fit
 };

@@ -51,8 +51,8 @@ struct StrategyConfig {
   GraphChoice graphs = GraphChoice::keep;  ///< see GraphChoice
   /// Consecutive layers of a track run as one operation, a stage, which begins when all their
   /// weights have come and sends their gradient sums at its end. A stage of several layers has at
-  /// most so many bytes of weights, where a weight counts as often as layers use it; 0: any number.
-  /// With short stages, copies go on while other stages compute.
+  /// most this many bytes of weights, where a weight counts as often as layers use it; 0: any
+  /// number. With short stages, copies go on while other stages compute.
   Bytes stage_weights = 0;
   /// Layers of the model that it is for, pieces included; a trial with another model is refused. 0:
   /// any model.

@@ -26,7 +26,10 @@ struct TrialPlan {
   /// Device budget from which the next shard can load while one computes. 0: the model does not
   /// spill, or double buffering is off.
   Bytes load_ahead_budget_bytes = 0;
-  bool loads_ahead = false;         ///< whether this budget is large enough
+  bool loads_ahead = false;  ///< whether this budget is large enough
+  /// Whether all shards stay on a device together. The unit below is then all of them, with the
+  /// graphs of all virtual nodes.
+  bool shards_stay = false;
   std::vector<std::string> shards;  ///< first and last layer of each: "embed - h.1.mlp"
   /// With a strategy, by shard, then by track: S, a part of the reduction groups; P, a part of the
   /// pieces; A, of the pieces by rows; SP and SA, both; O, the whole; empty, nothing. Otherwise

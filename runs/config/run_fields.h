@@ -159,9 +159,10 @@ void visit_strategy(Config& run, Visitor& v) {
 
 template <typename Config, typename Visitor>
 void visit_order(Config& train, Visitor& v) {
-  v.field("order", train.order, kAny,
-          "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
-          "virtual node by virtual node, for models that fit. `auto`: by the budget.");
+  v.field(
+      "order", train.order, kAny,
+      "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
+      "virtual node by virtual node, for models that fit. `auto`: by the budget and the hosts.");
 }
 
 template <typename Config, typename Visitor>
@@ -239,8 +240,8 @@ void visit_hosts(Config& hosts, Visitor& v) {
       "life meanwhile.");
   v.field("network_rate", hosts.network_bytes_per_s,
           RateRange{.min = 1_KiB, .may_be_unlimited = false},
-          "What a host sends to others in a second, and receives at the same time. Plans and "
-          "simulations use it; training takes the time that the network takes.");
+          "What a host sends to others in a second, and receives at the same time. Simulations use "
+          "it, and a plan has more shards for a slower network; no bit depends on it.");
   v.field("network_latency", hosts.network_latency_s, NumberRange{.min = 0, .max = 60},
           "Seconds from the end of sending to the end of receiving, for plans and simulations.");
   if (v.shows(!hosts.token_file.empty())) {

@@ -26,14 +26,14 @@ Bytes unit_of(const TrialPlan& plan) {
 }
 
 /// The most that a device without a budget would hold: the running unit, the next one, and
-/// boundaries that wait for a later op. Of a single unsharded trial the next unit is the same one.
+/// boundaries that wait for a later op. Of a single trial with one unit the next is the same one.
 Bytes most_on_a_device(const std::vector<TrialPlan>& plans) {
   Bytes unit = 0, boundaries = 0;
   bool has_next = plans.size() > 1;
   for (const TrialPlan& plan : plans) {
     unit = std::max(unit, unit_of(plan));
     boundaries += boundaries_of(plan);
-    has_next |= plan.num_shards > 1;
+    has_next |= plan.num_shards > 1 && !plan.shards_stay;
   }
   return (has_next ? 2 : 1) * unit + boundaries;
 }

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "scheduler/plan/placement.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -250,24 +249,18 @@ void cut_behind_frozen(const NeedTable& table, Bytes budget, bool with_prefetch,
   }
 }
 
-/// Whether all weights and sums have room, and the graphs of all virtual nodes; an upper bound.
-bool have_room(const NeedTable& needs, const std::vector<LayerRange>& shards, int virtual_nodes,
-               Bytes budget) {
-  Bytes bytes = 0, workspace = 0;
-  for (LayerRange shard : shards) {
-    const RangeNeed range = range_need(needs, shard);
-    const UnitNeed need = range.backward();
-    const bool has_graphs = range.has_backward() && shard != shards.back();
-    if (has_graphs && range.graph() == 0) return false;  // its layers keep none
-    const Bytes of_node = need.op_area + (has_graphs ? range.graph() : 0);
-    bytes += need.weights + need.sums + static_cast<Bytes>(virtual_nodes) * of_node;
-    workspace = std::max(workspace, need.workspace);
-  }
-  return bytes + workspace <= budget;
+/// The most virtual nodes of a lane.
+int most_virtual_nodes(const JobShape& shape) {
+  return std::ranges::max(shape.lane_groups) * (shape.virtual_nodes / shape.groups);
 }
 
-double number_of(const std::vector<Bytes>& bytes) {
-  return static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), Bytes{0}));
+/// Whether every shard but the last keeps the graphs of its forward.
+bool keep_graphs(const NeedTable& needs, const std::vector<LayerRange>& shards) {
+  if (needs.split.dedicated_activations()) return false;
+  return std::all_of(shards.begin(), shards.end() - 1, [&](LayerRange shard) {
+    const RangeNeed need = range_need(needs, shard);
+    return !need.has_backward() || need.graph() > 0;
+  });
 }
 
 }  // namespace
@@ -300,23 +293,50 @@ Partition partition(const ModelSpec& model, const Profile& profile, const JobSha
   return result;
 }
 
+UnitNeed need_together(const NeedTable& needs, const JobShape& shape,
+                       const std::vector<LayerRange>& shards) {
+  const auto virtual_nodes = static_cast<Bytes>(most_virtual_nodes(shape));
+  UnitNeed all;
+  Bytes graphs = 0;
+  for (LayerRange shard : shards) {
+    const RangeNeed range = range_need(needs, shard);
+    const UnitNeed need = range.backward();
+    all.weights += need.weights;
+    all.sums += need.sums;
+    all.workspace = std::max(all.workspace, need.workspace);
+    all.op_area += virtual_nodes * need.op_area;
+    if (shard != shards.back()) graphs += virtual_nodes * range.graph();
+  }
+  all.workspace += graphs;
+  return all;
+}
+
 std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
                                             Bytes budget, double network_bytes_per_s) {
   constexpr double kOpCost_s = 1e-4;  // about: its hand-over, and boundaries
+  constexpr double kFewest = 4;       // with so many, both costs are half of the exchange
   const std::vector<LayerRange> whole{{0, static_cast<int>(needs.model.layers.size())}};
-  if (needs.split.dedicated_activations()) return whole;  // where no graphs are kept
-  const int virtual_nodes =
-      std::ranges::max(shape.lane_groups) * (shape.virtual_nodes / shape.groups);
-  const double exchange_s = number_of(needs.packed_sums) / network_bytes_per_s;
-  // n shards cost n * shard_s, and leave exchange_s / n that nothing hides.
-  const double shard_s = 2 * virtual_nodes * kOpCost_s;
+  const auto& sums = needs.packed_sums;
+  const auto all = static_cast<double>(std::accumulate(sums.begin(), sums.end(), Bytes{0}));
+  // n shards cost n * shard_s, and exchange_s / n that nothing hides.
+  const double exchange_s = all / network_bytes_per_s;
+  const double shard_s = 2 * most_virtual_nodes(shape) * kOpCost_s;
   const double best = std::sqrt(exchange_s / shard_s);
-  if (best < 2) return whole;
-  const double weights = number_of(needs.own_weights) + number_of(needs.tied_bytes);
-  const auto most = static_cast<Bytes>(std::ceil(weights / best));
-  std::vector<LayerRange> shards =
-      layers_of(placed({.place = {{{"*"}, {0}}}, .stage_weights = most}, needs.model, 1));
-  return have_room(needs, shards, virtual_nodes, budget / 2) ? shards : whole;
+  if (best < kFewest) return whole;
+  const double enough = all / best;
+  std::vector<LayerRange> shards{{0, 0}};
+  double filled = 0;
+  for (int l = 0; l < whole[0].end; ++l) {
+    const auto bytes = static_cast<double>(sums[at(l)]);
+    if (bytes > 0 && filled >= enough) {
+      shards.push_back({l, l});
+      filled = 0;
+    }
+    filled += bytes;
+    shards.back().end = l + 1;
+  }
+  const bool have_room = need_together(needs, shape, shards).total() <= budget / 2;
+  return have_room && keep_graphs(needs, shards) ? shards : whole;
 }
 
 }  // namespace spillway

@@ -29,11 +29,16 @@ struct Partition {
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                     Bytes budget, OrderChoice order, bool double_buffer);
 
+/// What shards that stay on a device together need there, with the graphs and boundaries of all
+/// virtual nodes of a lane; an upper bound.
+UnitNeed need_together(const NeedTable& needs, const JobShape& shape,
+                       const std::vector<LayerRange>& shards);
+
 /// The shards of a model that fits a device whole and that several hosts train. All virtual nodes
 /// go through one shard after the other, and shards stay on the device, with their graphs. So hosts
 /// exchange the gradient sums of a shard while those before it still compute.
-/// One shard, if the exchange takes about as long as the work of several would, or if half of
-/// `budget` is too small for them; the other half is for other trials.
+/// One shard, if several would cost more than they hide, or if half of `budget` is too small for
+/// them; the other half is for other trials.
 /// Source: the buckets of DistributedDataParallel ("PyTorch Distributed", Li et al., 2020).
 std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
                                             Bytes budget, double network_bytes_per_s);

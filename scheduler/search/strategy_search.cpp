@@ -93,10 +93,21 @@ class Search {
       }
     }
     Draft best = draft;
+    double best_s = fitting_s(draft, kNever);
     for (Draft& next : tried) {
-      if (seconds_of(next, seconds_of(best)) < seconds_of(best)) best = std::move(next);
+      const double next_s = fitting_s(next, best_s);
+      if (next_s >= best_s) continue;
+      best = std::move(next);
+      best_s = next_s;
     }
     return best;
+  }
+
+  /// The time of a step where everything has room; never, where it has not.
+  double fitting_s(const Draft& draft, double most_s) {
+    if (!estimate_) return seconds(price(draft));
+    const auto found = estimate(draft, most_s);
+    return found && found->fits ? found->step_s : kNever;
   }
 
   /// The same starts with weights in sets of a quarter of the budget, and one unit for all virtual

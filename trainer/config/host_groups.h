@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -14,9 +15,12 @@ struct HostTeam {
   std::set<int> hosts{0};
   int number = 0;  ///< of this host, which is one of them
   HostStateKind state = HostStateKind::replicated;
-  /// Of each of them.
+  /// What each sends to others, and receives at the same time.
   double network_bytes_per_s = static_cast<double>(HostsConfig().network_bytes_per_s);
   bool operator==(const HostTeam&) const = default;
+
+  /// Plans need not hide exchanges, as when other trials compute meanwhile.
+  void hide_no_exchange() { network_bytes_per_s = std::numeric_limits<double>::infinity(); }
 };
 /// All hosts.
 HostTeam team_of(const HostsConfig& hosts);

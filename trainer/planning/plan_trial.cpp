@@ -77,20 +77,28 @@ std::string parts_of_home(const Layout& layout) {
 
 void describe_shards(const NeedTable& table, const std::vector<LayerRange>& shards,
                      TrialPlan& summary) {
-  UnitNeed largest;
   for (LayerRange shard : shards) {
     const auto &first = table.model.layers[at(shard.begin)].name,
                &last = table.model.layers[at(shard.end - 1)].name;
     summary.shards.push_back(first == last ? first : first + " - " + last);
-    const RangeNeed range = range_need(table, shard);
-    const UnitNeed need = range.largest();
-    summary.shard_weights_bytes += range.weights();
+    summary.shard_weights_bytes += range_need(table, shard).weights();
+  }
+}
+
+UnitNeed largest_unit(const NeedTable& table, const std::vector<LayerRange>& shards) {
+  UnitNeed largest;
+  for (LayerRange shard : shards) {
+    const UnitNeed need = range_need(table, shard).largest();
     if (need.total(table.split) > largest.total(table.split)) largest = need;
   }
-  summary.unit_weights_bytes = largest.weights;
-  summary.unit_sums_bytes = largest.sums;
-  summary.unit_activations_bytes = largest.workspace;
-  summary.unit_boundaries_bytes = largest.op_area;
+  return largest;
+}
+
+void describe_unit(const UnitNeed& unit, TrialPlan& summary) {
+  summary.unit_weights_bytes = unit.weights;
+  summary.unit_sums_bytes = unit.sums;
+  summary.unit_activations_bytes = unit.workspace;
+  summary.unit_boundaries_bytes = unit.op_area;
 }
 
 /// An upper bound of the home: every edge is a boundary with a part from each maker and a gradient
@@ -167,27 +175,27 @@ struct Planner {
     cut.shards = layers_of(*strategy);
   }
 
-  /// Hosts send the sums of a shard while other shards compute, if those of a model that fits a
-  /// device whole take long enough.
-  void cut_for_exchange(Bytes host_budget) {
-    const bool is_free = cut.vn_major && trial.train.order == OrderChoice::automatic;
+  /// Hosts exchange the sums of a shard while the shards before it compute, if `plan` has one for
+  /// all layers, and if more shards pay and have room.
+  void cut_for_exchange(JobPlan& plan, Bytes host_budget) {
+    constexpr Bytes kMoreHome = 4;  // a quarter
     const bool trains = shape.first_step < shape.max_steps;
-    if (!is_free || !shape.has_peers() || !trains) return;
-    const Partition whole = cut;
-    cut.vn_major = false;
-    cut.shards =
+    const bool is_free = plan.vn_major && trial.train.order == OrderChoice::automatic;
+    if (!is_free || !trains || !shape.has_peers()) return;
+    auto shards =
         shards_for_exchange(NeedTable(model, profile, shape), shape, least, network_bytes_per_s);
-    shards_stay = cut.shards.size() > 1;
-    if (shards_stay && lowered().layout.all_home_bytes() <= host_budget) return;
-    cut = whole;
-    shards_stay = false;
+    if (shards.size() == 1) return;
+    JobPlan with_shards =
+        lower(model, profile, shape, data_parallel(shards, lane_ranges(shape), /*stay=*/true));
+    const Bytes home = plan.layout.all_home_bytes();
+    const Bytes most = std::min(host_budget, home + home / kMoreHome);
+    if (with_shards.layout.all_home_bytes() > most) return;
+    plan = std::move(with_shards);
+    cut.shards = std::move(shards);
+    shards_stay = true;
   }
 
   JobPlan lowered() const {
-    if (shards_stay) {
-      return lower(model, profile, shape,
-                   data_parallel(cut.shards, lane_ranges(shape), /*stay=*/true));
-    }
     if (!strategy) return lower(model, profile, shape, cut.shards, cut.vn_major);
     JobPlan plan = lower(model, profile, shape, *strategy);
     const bool may_change_places =
@@ -315,6 +323,7 @@ struct Planner {
                       .smallest_budget_bytes = cut.smallest_budget,
                       .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
                       .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
+                      .shards_stay = shards_stay,
                       .compute_s_per_step = plan.step_s,
                       .training_state_bytes = training_state_bytes(plan.layout),
                       .sent_bytes_per_step = sent_bytes(
@@ -323,7 +332,11 @@ struct Planner {
       summary.smallest_budget_bytes = smallest_budget(host_budget);
     }
     describe_home(plan.layout, summary);
-    describe_shards(NeedTable(model, profile, shape, plan.strategy), cut.shards, summary);
+    const NeedTable table(model, profile, shape, plan.strategy);
+    describe_shards(table, cut.shards, summary);
+    describe_unit(
+        shards_stay ? need_together(table, shape, cut.shards) : largest_unit(table, cut.shards),
+        summary);
     for (std::size_t s = 0; strategy && s < strategy->stages.size(); ++s) {
       summary.placement.push_back(letters_of(*strategy, s, model));
     }
@@ -363,8 +376,8 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();
-  planner.cut_for_exchange(host_budget);
   JobPlan plan = planner.lowered();
+  planner.cut_for_exchange(plan, host_budget);
   if (!planner.strategy) plan.track_devices = planner.lanes.lane_devices;
   plan.avoided = avoided;
   if (plan.layout.all_home_bytes() > host_budget) {

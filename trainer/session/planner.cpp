@@ -76,9 +76,20 @@ PlannedTrial Planner::plan_for(const HostTeam& team, const SessionTrial& trial, 
                     config_.host_memory, config_.double_buffer, avoided, trial.first_step, team);
 }
 
+/// A plan that the reserved home has room for, if there is one.
+PlannedTrial Planner::plan_within_home(const SessionTrial& trial, int lanes,
+                                       const Devices& avoided) const {
+  PlannedTrial planned = plan(trial, lanes, avoided);
+  const Bytes reserved = trial.planned.summary.home_bytes;
+  if (!planned.summary.shards_stay || planned.plan->layout.home_bytes <= reserved) return planned;
+  HostTeam whole = trial.team;  // shards for exchanges need more
+  whole.hide_no_exchange();
+  return plan_for(whole, trial, lanes, avoided);
+}
+
 PlannedTrial Planner::plan_resize(const SessionTrial& trial, int lanes) const {
   require_lanes(trial, lanes);
-  PlannedTrial planned = plan(trial, lanes);
+  PlannedTrial planned = plan_within_home(trial, lanes, {});
   require_devices(planned, lanes);
   require_home(trial, planned);
   return planned;
@@ -105,7 +116,7 @@ JobShape Planner::shape_of(const SessionTrial& trial, const TrialConfig& config)
 std::shared_ptr<const JobPlan> Planner::try_plan(const SessionTrial& trial, int lanes,
                                                  const Devices& avoided) const {
   try {
-    PlannedTrial planned = plan(trial, lanes, avoided);
+    PlannedTrial planned = plan_within_home(trial, lanes, avoided);
     if (planned.usable_devices < lanes) return nullptr;
     require_home(trial, planned);
     return std::move(planned.plan);

@@ -62,6 +62,7 @@ class Planner {
  private:
   PlannedTrial plan_for(const HostTeam& team, const SessionTrial& trial, int lanes,
                         const Devices& avoided) const;
+  PlannedTrial plan_within_home(const SessionTrial& trial, int lanes, const Devices& avoided) const;
   std::vector<HostTeam> possible_teams(const SessionTrial& trial) const;
   std::vector<PlanDevice> present_devices(const SessionTrial& trial, const Devices& avoided) const;
   std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,

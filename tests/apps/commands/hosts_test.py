@@ -17,6 +17,9 @@ from hosts_case import (FAST, GPT, LONG, LONGER, NEVER_COMES, ONE_FAILS, PROGRAM
 from small_run import free_endpoint, handles, is_open, wait_for  # noqa: E402
 
 
+SLOW_NETWORK = "hosts.network_rate=100kB/s"  # for plans: models are cut for exchanges
+
+
 class Bits(Hosts):
     def test_are_those_of_one_host(self):
         expected = self.alone(GPT)
@@ -29,16 +32,16 @@ class Bits(Hosts):
         self.assertNotEqual(self.alone(GPT, "train.reduction_groups=2"), expected)
 
     def test_while_earlier_shards_compute(self):
-        slow = "hosts.network_rate=100kB/s"  # for plans alone
-        of_two = ["hosts.size=2", slow]
+        of_two = ["hosts.size=2", SLOW_NETWORK]
         self.assertGreater(self.plan(*of_two)["num_shards"], 2)
         self.assertEqual(self.plan(*of_two)["order"], "shard_major")
-        for whole in ([slow], ["hosts.size=2"], [*of_two, "scheduling.order=vn_major"],
-                      [*of_two, "host_memory=1020KiB"]):
+        for whole in ([SLOW_NETWORK], ["hosts.size=2"], [*of_two, "scheduling.order=vn_major"],
+                      [*of_two, "devices=[{memory: 1MiB}]"]):
             self.assertEqual(self.plan(*whole)["num_shards"], 1, whole)
         expected = self.alone(GPT)
+        self.assertGreater(self.plan("hosts.size=3", SLOW_NETWORK)["num_shards"], 2)
         for state in ("replicated", "sharded", "shadowed"):
-            hosts = self.begin(GPT, 3, slow, f"hosts.state={state}", out=f"run {state}")
+            hosts = self.begin(GPT, 3, SLOW_NETWORK, f"hosts.state={state}", out=f"run {state}")
             self.assertEqual(self.results(hosts), expected, state)
 
     def test_in_bf16(self):
@@ -171,7 +174,7 @@ class Failures(Hosts):
         expected = self.alone(LONG, FAST)
         for lost, sent in (([1], signal.SIGKILL), ([2], signal.SIGTERM), ([1, 2], signal.SIGKILL)):
             out = f"run{len(lost)}{sent}"
-            hosts = self.begin(LONG, 3, out=out)
+            hosts = self.begin(LONG, 3, SLOW_NETWORK, out=out)
             for host in lost:
                 self.wait_for_steps(hosts, out)
                 hosts[host].send_signal(sent)
@@ -338,7 +341,7 @@ class Failures(Hosts):
 
     def test_a_host_that_loses_a_device_repeats_the_step_with_the_others(self):
         expected = self.alone(LONG, FAST)
-        hosts = self.begin(LONG, 2, own=[[], [ONE_FAILS]])
+        hosts = self.begin(LONG, 2, SLOW_NETWORK, own=[[], [ONE_FAILS]])
         self.assertEqual(self.results(hosts), expected)
         self.assertIn('"event":"redone"', self.events())
 

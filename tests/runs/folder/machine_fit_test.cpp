@@ -46,6 +46,9 @@ TEST(MachineFit, CountsDevicesAsFarAsTheyAreUsed) {
   EXPECT_EQ(one.devices, (std::vector<Bytes>{12, 15})) << "a unit, and 5 of boundaries";
   EXPECT_EQ(one.total(), 127u);
   EXPECT_EQ(memory_need(session, {plan_of(3)}).devices[1], 25u) << "the next unit too";
+  TrialPlan stays = plan_of(3);
+  stays.shards_stay = true;
+  EXPECT_EQ(memory_need(session, {stays}).devices[1], 15u) << "there is no other unit";
   const MemoryNeed three = memory_need(session, {plan_of(1), plan_of(1), plan_of(1)});
   EXPECT_EQ(three.homes, 200u) << "the third one waits";
   EXPECT_EQ(three.devices[1], 35u);

@@ -320,22 +320,29 @@ struct HostsJob {
 
 TEST(ShardsForExchange, AreAsManyAsPay) {
   const HostsJob job;
-  EXPECT_EQ(job.shards(1e10).size(), 1u);
-  EXPECT_EQ(job.shards(1e9), (std::vector<LayerRange>{{0, 4}, {4, 8}}));
-  EXPECT_EQ(job.shards(1e8).size(), 8u);
+  EXPECT_EQ(job.shards(3e8).size(), 1u) << "3.7 would be best";
+  EXPECT_EQ(job.shards(2e8), (std::vector<LayerRange>{{0, 2}, {2, 4}, {4, 6}, {6, 8}}));
+  EXPECT_EQ(job.shards(1e7).size(), 8u);
+}
+
+/// Layers without sums are part of the shard before them, or of the first one.
+TEST(ShardsForExchange, DivideTheSums) {
+  HostsJob job;
+  for (std::size_t frozen : {0u, 1u, 2u, 5u}) job.model.params[frozen].trainable = false;
+  EXPECT_EQ(job.shards(1e7), (std::vector<LayerRange>{{0, 4}, {4, 6}, {6, 7}, {7, 8}}));
 }
 
 TEST(ShardsForExchange, NeedRoomForAllGraphs) {
   HostsJob job;
   const std::vector<LayerRange> whole{{0, 8}};
   const Bytes weights_and_sums = 8 * (400'000 + 2 * 400'000);  // two groups: two slots of sums
-  EXPECT_EQ(job.shards(1e9, 2 * weights_and_sums), whole);
-  EXPECT_EQ(job.shards(1e9, 2 * weights_and_sums + 64_KiB).size(), 2u);
+  EXPECT_EQ(job.shards(2e8, 2 * weights_and_sums), whole);
+  EXPECT_EQ(job.shards(2e8, 2 * weights_and_sums + 128_KiB).size(), 4u);
   job.model.layers[1].keeps_graph = false;
-  EXPECT_EQ(job.shards(1e9), whole);
+  EXPECT_EQ(job.shards(2e8), whole);
   job.model.layers[1].keeps_graph = true;
   job.shape.split.activation_share = 0.5;
-  EXPECT_EQ(job.shards(1e9), whole);
+  EXPECT_EQ(job.shards(2e8), whole);
 }
 
 /// On the virtual clock.

@@ -109,6 +109,19 @@ TEST(Placement, EndsStagesThatHaveTheirWeights) {
   EXPECT_EQ(stages(0), (Ranges{{0, 6}}));
 }
 
+TEST(Placement, RoamsUnlessShardsStay) {
+  const Ranges one{{0, 4}}, two{{0, 2}, {2, 4}};
+  const std::vector<GroupRange> lane{{0, 4}}, lanes{{0, 2}, {2, 4}};
+  EXPECT_TRUE(data_parallel(one, lane).roams());
+  EXPECT_TRUE(data_parallel(two, lane).roams());
+  EXPECT_TRUE(data_parallel(one, lane, /*stay=*/true).roams()) << "its only unit goes anywhere";
+  const Strategy staying = data_parallel(two, lane, /*stay=*/true);
+  EXPECT_FALSE(staying.roams());
+  EXPECT_EQ(staying.keeps_weights(), (std::vector<bool>{true, true}));
+  EXPECT_EQ(data_parallel(two, lane).keeps_weights(), (std::vector<bool>{false, false}));
+  EXPECT_FALSE(data_parallel(two, lanes).roams());
+}
+
 TEST(Placement, DividesStagesThatDoNotFit) {
   const ModelSpec model = chain(6);
   const Profile profile = profile_of(model);
