@@ -95,15 +95,15 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
     if (row.misfit) continue;
     const TrialPlan& plan = row.plan;
     std::string text = fmt::format(
-        "{}\n    largest unit: weights {}, gradient sums {}, activations {}, boundaries and batch "
+        "{}\n    {}: weights {}, gradient sums {}, activations {}, boundaries and batch "
         "{}\n    training state: weights {}, moments {}, gradient sums {}, boundaries and batches "
         "{}{}{}",
-        fmt::join(plan.shards, " | "), format_bytes(plan.unit_weights_bytes),
-        format_bytes(plan.unit_sums_bytes), format_bytes(plan.unit_activations_bytes),
-        format_bytes(plan.unit_boundaries_bytes), format_bytes(plan.home_weights_bytes),
-        format_bytes(plan.home_moments_bytes), format_bytes(plan.home_sums_bytes),
-        format_bytes(home_boundaries_bytes(plan)), shared_text(plan),
-        lanes_text(plan) + placement_text(plan));
+        fmt::join(plan.shards, " | "), plan.shards_stay ? "all stay on the device" : "largest unit",
+        format_bytes(plan.unit_weights_bytes), format_bytes(plan.unit_sums_bytes),
+        format_bytes(plan.unit_activations_bytes), format_bytes(plan.unit_boundaries_bytes),
+        format_bytes(plan.home_weights_bytes), format_bytes(plan.home_moments_bytes),
+        format_bytes(plan.home_sums_bytes), format_bytes(home_boundaries_bytes(plan)),
+        shared_text(plan), lanes_text(plan) + placement_text(plan));
     if (plan.load_ahead_budget_bytes > 0 && !plan.loads_ahead) {
       text += fmt::format(
           "\n    no room to load the next shard during compute; that takes {} on a "

@@ -29,6 +29,7 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
                {"placement", row.plan.placement},
                {"declined", row.plan.declined},
                {"order", row.plan.order},
+               {"shards_stay", row.plan.shards_stay},
                {"loads_ahead", row.plan.loads_ahead},
                {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},
                {"steps", row.train.max_steps},

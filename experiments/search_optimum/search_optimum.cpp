@@ -89,9 +89,8 @@ class Problem {
 class Enumeration {
  public:
   /// The layers are divided into as many ranges as there can be with at most `most` strategies.
-  Enumeration(const Problem& problem, double most) : problem_(problem) {
-    Draws draws(1);
-    grids_ = Moves(problem.space(), draws).all_grids();
+  Enumeration(const Problem& problem, double most)
+      : problem_(problem), moves_(problem.space(), draws_), grids_(moves_.all_grids()) {
     const auto grids = static_cast<double>(grids_.size());
     const auto fit = static_cast<std::size_t>(std::log(most) / std::log(grids) + 1e-9);
     ranges_ = std::min(fit, num_layers());
@@ -102,7 +101,7 @@ class Enumeration {
   double size() const {
     return std::pow(static_cast<double>(grids_.size()), static_cast<double>(ranges_));
   }
-  /// The time of the best one.
+  /// The time of the best one, each tried with stages of different lengths.
   double least_s() const {
     std::vector<std::pair<double, Draft>> best;
     std::vector<std::size_t> digits(ranges_);
@@ -141,6 +140,8 @@ class Enumeration {
   }
 
   const Problem& problem_;
+  Draws draws_{1};
+  Moves moves_;
   std::vector<Grid> grids_;
   std::size_t ranges_ = 1;
 };

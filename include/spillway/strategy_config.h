@@ -50,9 +50,9 @@ struct StrategyConfig {
   int window = 0;  ///< the most virtual nodes that a track may have begun and not finished; 0: any
   GraphChoice graphs = GraphChoice::keep;  ///< see GraphChoice
   /// Consecutive layers of a track run as one operation, a stage, which begins when all their
-  /// weights have come and sends their gradient sums at its end. A stage of several layers has at
-  /// most this many bytes of weights, where a weight counts as often as layers use it; 0: any
-  /// number. With short stages, copies go on while other stages compute.
+  /// weights have come and sends their gradient sums at its end. A stage of several layers with
+  /// weights has at most this many bytes of weights, where a weight counts as often as layers use
+  /// it; 0: any number. With short stages, copies go on while other stages compute.
   Bytes stage_weights = 0;
   /// Layers of the model that it is for, pieces included; a trial with another model is refused. 0:
   /// any model.

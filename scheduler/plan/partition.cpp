@@ -312,17 +312,16 @@ UnitNeed need_together(const NeedTable& needs, const JobShape& shape,
 }
 
 std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
-                                            Bytes budget, double network_bytes_per_s) {
+                                            Bytes budget, double exchange_s) {
   constexpr double kOpCost_s = 1e-4;  // about: its hand-over, and boundaries
   constexpr double kFewest = 4;       // with so many, both costs are half of the exchange
-  const std::vector<LayerRange> whole{{0, static_cast<int>(needs.model.layers.size())}};
-  const auto& sums = needs.packed_sums;
-  const auto all = static_cast<double>(std::accumulate(sums.begin(), sums.end(), Bytes{0}));
+  std::vector<LayerRange> whole{{0, static_cast<int>(needs.model.layers.size())}};
   // n shards cost n * shard_s, and exchange_s / n that nothing hides.
-  const double exchange_s = all / network_bytes_per_s;
   const double shard_s = 2 * most_virtual_nodes(shape) * kOpCost_s;
   const double best = std::sqrt(exchange_s / shard_s);
   if (best < kFewest) return whole;
+  const auto& sums = needs.packed_sums;
+  const auto all = static_cast<double>(std::accumulate(sums.begin(), sums.end(), Bytes{0}));
   const double enough = all / best;
   std::vector<LayerRange> shards{{0, 0}};
   double filled = 0;

@@ -37,10 +37,11 @@ UnitNeed need_together(const NeedTable& needs, const JobShape& shape,
 /// The shards of a model that fits a device whole and that several hosts train. All virtual nodes
 /// go through one shard after the other, and shards stay on the device, with their graphs. So hosts
 /// exchange the gradient sums of a shard while those before it still compute.
-/// One shard, if several would cost more than they hide, or if half of `budget` is too small for
-/// them; the other half is for other trials.
-/// Source: the buckets of DistributedDataParallel ("PyTorch Distributed", Li et al., 2020).
+/// `exchange_s`: of all sums, with nothing else to do. `budget`: of a device, in bytes. One shard,
+/// if fewer than four would be best, if a layer keeps no graph, or if half of the budget is too
+/// small; the other half is for other trials. Source: the buckets of DistributedDataParallel
+/// ("PyTorch Distributed", Li et al., 2020).
 std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
-                                            Bytes budget, double network_bytes_per_s);
+                                            Bytes budget, double exchange_s);
 
 }  // namespace spillway

@@ -61,7 +61,7 @@ class Moves {
   const SearchSpace& space_;
   Draws& draws_;
   std::vector<Shape> shapes_;
-  Bytes weights_ = 0;  // each as often as layers use it
+  Bytes weights_ = 0;  // of all layers
   bool saves_memory_ = false;
 };
 

@@ -94,6 +94,7 @@ class Search {
     }
     Draft best = draft;
     double best_s = fitting_s(draft, kNever);
+    if (estimate_ && best_s == kNever) is_tight_ = true;
     for (Draft& next : tried) {
       const double next_s = fitting_s(next, best_s);
       if (next_s >= best_s) continue;

@@ -119,6 +119,10 @@ Bytes most_home_bytes(const ModelSpec& model, const JobShape& shape, const Layou
   return bytes;
 }
 
+Bytes sent_in_a_step(const JobPlan& plan) {
+  return sent_bytes(*plan.programs[kStepAfterStep.index()]);
+}
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Finds the shards and the lanes of a trial.
@@ -182,8 +186,9 @@ struct Planner {
     const bool trains = shape.first_step < shape.max_steps;
     const bool is_free = plan.vn_major && trial.train.order == OrderChoice::automatic;
     if (!is_free || !trains || !shape.has_peers()) return;
-    auto shards =
-        shards_for_exchange(NeedTable(model, profile, shape), shape, least, network_bytes_per_s);
+    const auto sent = static_cast<double>(sent_in_a_step(plan));
+    auto shards = shards_for_exchange(NeedTable(model, profile, shape), shape, least,
+                                      sent / network_bytes_per_s);
     if (shards.size() == 1) return;
     JobPlan with_shards =
         lower(model, profile, shape, data_parallel(shards, lane_ranges(shape), /*stay=*/true));
@@ -326,8 +331,7 @@ struct Planner {
                       .shards_stay = shards_stay,
                       .compute_s_per_step = plan.step_s,
                       .training_state_bytes = training_state_bytes(plan.layout),
-                      .sent_bytes_per_step = sent_bytes(
-                          *plan.programs[StepKind{.update = true, .train = true}.index()])};
+                      .sent_bytes_per_step = sent_in_a_step(plan)};
     if (!strategy && most_home_bytes(model, shape, plan.layout) > host_budget) {
       summary.smallest_budget_bytes = smallest_budget(host_budget);
     }

@@ -40,6 +40,9 @@ class Bits(Hosts):
             self.assertEqual(self.plan(*whole)["num_shards"], 1, whole)
         expected = self.alone(GPT)
         self.assertGreater(self.plan("hosts.size=3", SLOW_NETWORK)["num_shards"], 2)
+        self.assertEqual([trial["shards_stay"] for trial in self.plans(
+            *of_two, "sweep={parameters: {train.learning_rate: {values: [1e-3, 2e-3]}}}")],
+            [True, False])
         for state in ("replicated", "sharded", "shadowed"):
             hosts = self.begin(GPT, 3, SLOW_NETWORK, f"hosts.state={state}", out=f"run {state}")
             self.assertEqual(self.results(hosts), expected, state)

@@ -296,9 +296,8 @@ TEST(Partition, FitsEveryUnitAndCutsLessWithMoreBudget) {
 
 /// A job of two hosts with four virtual nodes each, 400,000 bytes of sums for each of 8 layers.
 struct HostsJob {
-  std::vector<LayerRange> shards(double network_bytes_per_s, Bytes budget = kAmple) const {
-    return shards_for_exchange(NeedTable(model, profile, shape), shape, budget,
-                               network_bytes_per_s);
+  std::vector<LayerRange> shards(double exchange_s, Bytes budget = kAmple) const {
+    return shards_for_exchange(NeedTable(model, profile, shape), shape, budget, exchange_s);
   }
   double step_s(const std::vector<LayerRange>& shards, double network_bytes_per_s) const {
     const Strategy strategy = data_parallel(shards, lane_ranges(shape), /*stay=*/true);
@@ -320,36 +319,36 @@ struct HostsJob {
 
 TEST(ShardsForExchange, AreAsManyAsPay) {
   const HostsJob job;
-  EXPECT_EQ(job.shards(3e8).size(), 1u) << "3.7 would be best";
-  EXPECT_EQ(job.shards(2e8), (std::vector<LayerRange>{{0, 2}, {2, 4}, {4, 6}, {6, 8}}));
-  EXPECT_EQ(job.shards(1e7).size(), 8u);
+  EXPECT_EQ(job.shards(0.011).size(), 1u) << "3.7 would be best";
+  EXPECT_EQ(job.shards(0.016), (std::vector<LayerRange>{{0, 2}, {2, 4}, {4, 6}, {6, 8}}));
+  EXPECT_EQ(job.shards(0.3).size(), 8u);
 }
 
 /// Layers without sums are part of the shard before them, or of the first one.
 TEST(ShardsForExchange, DivideTheSums) {
   HostsJob job;
   for (std::size_t frozen : {0u, 1u, 2u, 5u}) job.model.params[frozen].trainable = false;
-  EXPECT_EQ(job.shards(1e7), (std::vector<LayerRange>{{0, 4}, {4, 6}, {6, 7}, {7, 8}}));
+  EXPECT_EQ(job.shards(0.3), (std::vector<LayerRange>{{0, 4}, {4, 6}, {6, 7}, {7, 8}}));
 }
 
 TEST(ShardsForExchange, NeedRoomForAllGraphs) {
   HostsJob job;
   const std::vector<LayerRange> whole{{0, 8}};
   const Bytes weights_and_sums = 8 * (400'000 + 2 * 400'000);  // two groups: two slots of sums
-  EXPECT_EQ(job.shards(2e8, 2 * weights_and_sums), whole);
-  EXPECT_EQ(job.shards(2e8, 2 * weights_and_sums + 128_KiB).size(), 4u);
+  EXPECT_EQ(job.shards(0.016, 2 * weights_and_sums), whole);
+  EXPECT_EQ(job.shards(0.016, 2 * weights_and_sums + 128_KiB).size(), 4u);
   job.model.layers[1].keeps_graph = false;
-  EXPECT_EQ(job.shards(2e8), whole);
+  EXPECT_EQ(job.shards(0.016), whole);
   job.model.layers[1].keeps_graph = true;
   job.shape.split.activation_share = 0.5;
-  EXPECT_EQ(job.shards(2e8), whole);
+  EXPECT_EQ(job.shards(0.016), whole);
 }
 
 /// On the virtual clock.
 TEST(ShardsForExchange, HideTheExchange) {
   const HostsJob job;
   constexpr double kRate = 1e8;
-  EXPECT_LT(job.step_s(job.shards(kRate), kRate), 0.8 * job.step_s({{0, 8}}, kRate));
+  EXPECT_LT(job.step_s(job.shards(0.03), kRate), 0.8 * job.step_s({{0, 8}}, kRate));
 }
 
 }  // namespace

@@ -95,11 +95,14 @@ class Hosts(unittest.TestCase):
             self.known[key] = self.train_alone(config, *overrides)
         return self.known[key]
 
-    def plan(self, *overrides):
-        """Of the one trial of GPT."""
+    def plans(self, *overrides):
+        """Of the trials of GPT."""
         done = self.end([self.start("plan", self.write(GPT), "--json", *overrides)])[0]
         self.assertEqual(done[0], 0, done)
-        return json.loads(done[1])["trials"][0]
+        return json.loads(done[1])["trials"]
+
+    def plan(self, *overrides):
+        return self.plans(*overrides)[0]
 
     def resnet_on_random_digits(self):
         pixels = random.Random(1)
