@@ -408,9 +408,12 @@ void Shell::perform(const AdmitJob& admission) {
       done.error = current_reason();
     }
     done.finished_s = seconds(Clock::now());
-    landing([this, job = admission.job, home, done = std::move(done)] {
-      if (*home) homes_[job] = home;
-      land(done);
+    const auto io = io_;
+    boost::asio::post(*io, [this, job = admission.job, home, done = std::move(done)] {
+      ++landed_;
+      if (*home) homes_[job] = home;  // so that it is released even if run() has thrown
+      const auto work = [&] { land(done); };
+      guard(work);
     });
   });
 }
