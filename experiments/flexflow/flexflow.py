@@ -86,8 +86,7 @@ def searched(program, config, folder, proposals):
 
 
 def distinct(rows):
-    """(planned, trained) seconds. Strategies that are planned alike are one with several names, such
-    as a pipeline of one stage for each device; they count once."""
+    """(planned, trained) seconds. Strategies that are planned alike count once."""
     alike = {}
     for _, planned_s, trained_s in rows:
         alike.setdefault(planned_s, []).append(trained_s)

@@ -314,7 +314,7 @@ UnitNeed need_together(const NeedTable& needs, const JobShape& shape,
 std::vector<LayerRange> shards_for_exchange(const NeedTable& needs, const JobShape& shape,
                                             Bytes budget, double exchange_s) {
   constexpr double kOpCost_s = 1e-4;  // about: its hand-over, and boundaries
-  constexpr double kFewest = 4;       // with so many, both costs are half of the exchange
+  constexpr double kFewest = 4;       // with so many, a step is shorter by half of exchange_s
   std::vector<LayerRange> whole{{0, static_cast<int>(needs.model.layers.size())}};
   // n shards cost n * shard_s, and exchange_s / n that nothing hides.
   const double shard_s = 2 * most_virtual_nodes(shape) * kOpCost_s;

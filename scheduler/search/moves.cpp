@@ -1,6 +1,7 @@
 #include "scheduler/search/moves.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -76,7 +77,7 @@ std::vector<Draft> Moves::all_orders(const Draft& draft) const {
   found[4].window = space_.devices;
   const bool is_forward = draft.first == FirstChoice::forward;
   found[5].first = is_forward ? FirstChoice::backward : FirstChoice::forward;
-  for (Draft& draft_of_stages : all_stages(draft)) found.push_back(std::move(draft_of_stages));
+  std::ranges::move(all_stages(draft), std::back_inserter(found));
   if (!saves_memory_) return found;
   const auto add = [&](const auto& change) {
     found.push_back(draft);

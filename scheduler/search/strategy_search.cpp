@@ -82,8 +82,8 @@ class Search {
  private:
   static constexpr std::size_t kChains = 4, kChosenFrom = 32;
 
-  /// Long stages cost less work; with short ones, weights and gradient sums travel meanwhile. If a
-  /// device takes all virtual nodes through a stage at a time, the last one is late in all stages.
+  /// Long stages have less overhead; with short ones, weights and gradient sums travel meanwhile. A
+  /// draft that takes all virtual nodes through a stage at a time is also tried with one at a time.
   Draft with_best_stages(const Draft& draft) {
     std::vector<Draft> tried = moves_.all_stages(draft);
     if (draft.chunk == 0) {
@@ -104,7 +104,7 @@ class Search {
     return best;
   }
 
-  /// The time of a step where everything has room; never, where it has not.
+  /// The time of a step; kNever if something has no room. Without estimates, the engine's.
   double fitting_s(const Draft& draft, double most_s) {
     if (!estimate_) return seconds(price(draft));
     const auto found = estimate(draft, most_s);

@@ -19,8 +19,8 @@ struct HostTeam {
   double network_bytes_per_s = static_cast<double>(HostsConfig().network_bytes_per_s);
   bool operator==(const HostTeam&) const = default;
 
-  /// Plans need not hide exchanges, as when other trials compute meanwhile.
-  void hide_no_exchange() { network_bytes_per_s = std::numeric_limits<double>::infinity(); }
+  /// As if exchanges took no time: plans then do not cut models for them.
+  void assume_fast_network() { network_bytes_per_s = std::numeric_limits<double>::infinity(); }
 };
 /// All hosts.
 HostTeam team_of(const HostsConfig& hosts);

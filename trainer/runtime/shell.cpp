@@ -408,13 +408,10 @@ void Shell::perform(const AdmitJob& admission) {
       done.error = current_reason();
     }
     done.finished_s = seconds(Clock::now());
-    const auto io = io_;
-    boost::asio::post(*io, [this, job = admission.job, home, done = std::move(done)] {
-      ++landed_;
-      if (*home) homes_[job] = home;  // so that it is released even if run() has thrown
-      const auto work = [&] { land(done); };
-      guard(work);
-    });
+    const auto keep_home = [this, job = admission.job, home] {
+      if (*home) homes_[job] = home;  // until it is released
+    };
+    landing(keep_home, [this, done = std::move(done)] { land(done); });
   });
 }
 

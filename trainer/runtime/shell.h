@@ -176,6 +176,8 @@ class Shell {
   void on_thread(Work work);
   template <typename Work>
   void landing(Work work);
+  template <typename Always, typename Work>
+  void landing(Always always, Work work);
   template <typename Work>
   void guard(Work& work);
   void command(std::function<void(Actions&)> change);
@@ -236,9 +238,16 @@ void Shell::on_thread(Work work) {
 /// Like on_thread(), at the end of launched work.
 template <typename Work>
 void Shell::landing(Work work) {
+  landing([] {}, std::move(work));
+}
+
+/// `always` runs before `work`, also if run() has thrown, and does not throw.
+template <typename Always, typename Work>
+void Shell::landing(Always always, Work work) {
   const auto io = io_;
-  boost::asio::post(*io, [this, work = std::move(work)]() mutable {
+  boost::asio::post(*io, [this, always = std::move(always), work = std::move(work)]() mutable {
     ++landed_;
+    always();
     guard(work);
   });
 }

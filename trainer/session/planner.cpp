@@ -83,7 +83,7 @@ PlannedTrial Planner::plan_within_home(const SessionTrial& trial, int lanes,
   const Bytes reserved = trial.planned.summary.home_bytes;
   if (!planned.summary.shards_stay || planned.plan->layout.home_bytes <= reserved) return planned;
   HostTeam whole = trial.team;  // shards for exchanges need more
-  whole.hide_no_exchange();
+  whole.assume_fast_network();
   return plan_for(whole, trial, lanes, avoided);
 }
 

@@ -31,7 +31,7 @@ class Bits(Hosts):
             self.assertEqual(self.results(hosts), expected, f"{size} hosts")
         self.assertNotEqual(self.alone(GPT, "train.reduction_groups=2"), expected)
 
-    def test_while_earlier_shards_compute(self):
+    def test_with_exchanges_under_compute(self):
         of_two = ["hosts.size=2", SLOW_NETWORK]
         self.assertGreater(self.plan(*of_two)["num_shards"], 2)
         self.assertEqual(self.plan(*of_two)["order"], "shard_major")

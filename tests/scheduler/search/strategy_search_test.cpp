@@ -211,7 +211,7 @@ TEST(StrategySearch, StartsFromAGivenStrategy) {
   EXPECT_EQ(step_of(with, "train.strategy"), found.best.cost->step_s);
 }
 
-/// Of 12 MiB of weights 7 MiB have room, without gradients. Where everything has room, weights do
+/// Of 12 MiB of weights 10 MiB have room, without gradients. Where everything has room, weights do
 /// not displace each other.
 TEST(StrategySearch, ChoosesWhatStaysWhereMemoryIsShort) {
   const auto found = [](Bytes budget) {
@@ -223,10 +223,10 @@ TEST(StrategySearch, ChoosesWhatStaysWhereMemoryIsShort) {
     return std::ranges::any_of(result.best.strategy.value().place,
                                [](const LayerPlacement& each) { return each.set > 0; });
   };
-  const SearchResult tight = found(7_MiB);
+  const SearchResult tight = found(10_MiB);
   EXPECT_TRUE(has_sets(tight));
   for (const PricedStrategy& known : tight.known) {
-    EXPECT_LT(1.04 * tight.best.cost.value().step_s, known.cost.value().step_s) << known.name;
+    EXPECT_LT(1.15 * tight.best.cost.value().step_s, known.cost.value().step_s) << known.name;
   }
   EXPECT_FALSE(has_sets(found(64_MiB)));
 }
