@@ -117,7 +117,7 @@ Json to_json(const FoundStrategy& found, const ComparedRun& run) {
   Json chosen = Json::array();
   for (const TrialChoice& choice : run.chosen) {
     chosen.push_back({{"trial", found.trials[choice.trial]},
-                      {"strategy", found.models[choice.model].compared[choice.strategy].name},
+                      {"strategy", name_of(choice, found.models)},
                       {"first_track", choice.first_track}});
   }
   return {{"name", run.name}, {"run_s", or_null(run.run_s)}, {"chosen", std::move(chosen)}};
@@ -137,6 +137,7 @@ Json to_json(const FoundStrategy& found) {
           {"best", found.runs.empty() ? to_json(found.best_alone())
                                       : to_json(found, found.runs[found.best])},
           {"pieces", std::move(pieces)},
+          {"by_devices", found.by_devices},
           {"overrides", found.overrides}};
 }
 

@@ -39,7 +39,7 @@ double trained_step_s(const TrialConfig& any, const SessionConfig& config,
 bool may_have_more_lanes(const PlannedRow& row) {
   const TrainConfig& train = row.train;
   return row.misfit && row.misfit->tier == Tier::device && !train.strategy &&
-         train.lane_groups.empty() && train.max_data_parallel == 0;
+         train.strategies.empty() && train.lane_groups.empty() && train.max_data_parallel == 0;
 }
 
 struct RunToSearch {
@@ -130,11 +130,11 @@ std::vector<ComparedStrategy> searched(const Session& session, JobId id, SearchC
   return compared;
 }
 
-/// On all devices; if trials may train beside each other, also on 2, 4, ... of them.
+/// On all devices; if trials may have fewer, also on 2, 4, ... of them.
 void search(const Session& session, JobId id, const SearchConfig& config, int devices,
-            bool has_several_trials, SearchedModel& model) {
+            bool may_have_fewer, SearchedModel& model) {
   model.compared = searched(session, id, config, devices, model);
-  if (!has_several_trials) return;
+  if (!may_have_fewer) return;
   const std::size_t on_all = fastest(Among::with_strategy, model.compared);
   const auto one = std::ranges::find_if(model.compared, [](const ComparedStrategy& each) {
     return each.strategy && each.cost && each.strategy->num_tracks() == 1;
@@ -153,9 +153,16 @@ void search(const Session& session, JobId id, const SearchConfig& config, int de
   if (best.strategy && best.cost) model.fastest[devices] = on_all;
 }
 
-/// The strategies of a run, each with its trials. Other trials, such as those that do not fit now
-/// and clones, get one device.
-std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const ComparedRun& run) {
+/// Adds those by number of devices.
+void add_by_devices(std::vector<std::string> trials, const SearchedModel& model,
+                    std::vector<TrialsStrategy>& strategies) {
+  for (auto& [devices, strategy] : strategies_by_devices(model)) {
+    strategies.push_back({trials, devices, std::move(strategy)});
+  }
+}
+
+/// The strategies of a run, each with its trials; none if a trial has none.
+std::vector<TrialsStrategy> chosen_strategies(const FoundStrategy& found, const ComparedRun& run) {
   std::vector<TrialsStrategy> strategies;
   std::map<std::tuple<std::size_t, std::size_t, int>, std::size_t> numbers;
   for (const TrialChoice& choice : run.chosen) {
@@ -163,39 +170,77 @@ std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const Comp
     if (!priced.strategy) return {};
     const auto [place, is_new] =
         numbers.try_emplace({choice.model, choice.strategy, choice.first_track}, strategies.size());
-    if (is_new) strategies.push_back({{}, beginning_at(choice.first_track, *priced.strategy)});
+    if (is_new) strategies.push_back({{}, 0, beginning_at(choice.first_track, *priced.strategy)});
     strategies[place->second].trials.push_back(found.trials[choice.trial]);
-  }
-  if (strategies.size() > 1 || run.chosen.size() < found.trials.size()) {
-    strategies.push_back({{"*"}, {.place = {{.layers = {"*"}}}}});
   }
   return strategies;
 }
 
-/// Writes the best, if it needs a file, and says how to train with it.
-void write(FoundStrategy& found) {
+/// With an entry for other trials, such as those that do not fit now and clones: one device, or
+/// data parallelism if the devices of trials change.
+std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const ComparedRun& run) {
+  const bool is_by_devices = run.chosen.front().strategy == kByDevices;
   std::vector<TrialsStrategy> strategies;
-  int data_parallel = 1;
-  std::string comment = "Found by spillway plan --search; planned ";
+  if (is_by_devices) {
+    for (const SearchedModel& model : found.models) {
+      std::vector<std::string> trials;
+      for (std::size_t trial : model.trials) trials.push_back(found.trials[trial]);
+      add_by_devices(std::move(trials), model, strategies);
+    }
+  } else {
+    strategies = chosen_strategies(found, run);
+  }
+  const bool is_for_all = strategies.size() <= 1 && run.chosen.size() == found.trials.size();
+  if (strategies.empty() || (is_for_all && !is_by_devices)) return strategies;
+  strategies.push_back({{"*"}, is_by_devices ? 1 : 0, {.place = {{.layers = {"*"}}}}});
+  return strategies;
+}
+
+/// The strategies of the best, and when they are planned to end. `data_parallel`: 0 if it stays.
+struct Best {
+  std::vector<TrialsStrategy> strategies;
+  int data_parallel = 0;
+  std::string planned;
+};
+
+/// Nothing: the run as it is configured.
+std::optional<Best> best_of(const FoundStrategy& found) {
   if (found.runs.empty()) {
     const ComparedStrategy& best = found.best_alone();
-    if (!best.cost) return;
-    data_parallel = best.data_parallel;
-    if (best.strategy) strategies = {{{"*"}, *best.strategy}};
-    comment += fmt::format("step {}", format_seconds(best.cost->step_s));
-  } else {
-    const ComparedRun& best = found.runs[found.best];
-    if (best.chosen.empty() || !best.run_s) return;
-    const TrialChoice& first = best.chosen.front();
-    data_parallel = found.models[first.model].compared[first.strategy].data_parallel;
-    strategies = strategies_of(found, best);
-    comment += fmt::format("run {}", format_seconds(*best.run_s));
+    if (!best.cost) return std::nullopt;
+    Best alone{.planned = "step " + format_seconds(best.cost->step_s)};
+    if (found.changes != DeviceChanges::none) {
+      add_by_devices({"*"}, found.models.front(), alone.strategies);
+    } else {
+      alone.data_parallel = best.data_parallel;
+      if (best.strategy) alone.strategies = {{{"*"}, 0, *best.strategy}};
+    }
+    return alone;
   }
-  found.overrides = {fmt::format("train.data_parallel={}", data_parallel)};
-  if (strategies.empty()) return;
+  const ComparedRun& best = found.runs[found.best];
+  if (best.chosen.empty() || !best.run_s) return std::nullopt;
+  Best run{.strategies = strategies_of(found, best),
+           .planned = "run " + format_seconds(*best.run_s)};
+  const TrialChoice& first = best.chosen.front();
+  if (first.strategy != kByDevices)
+    run.data_parallel = found.models[first.model].compared[first.strategy].data_parallel;
+  return run;
+}
+
+/// Writes the best, if it needs a file, and says how to train with it.
+void write(FoundStrategy& found) {
+  const std::optional<Best> best = best_of(found);
+  if (!best) return;
+  if (best->data_parallel > 0)
+    found.overrides = {fmt::format("train.data_parallel={}", best->data_parallel)};
+  if (best->strategies.empty()) return;
+  found.is_written = true;
   found.overrides.push_back("train.strategy=" + found.file.string());
-  if (strategies.size() > 1) return write_strategies(found.file, strategies, comment, "--search");
-  write_strategy(found.file, strategies.front().strategy, comment, "--search");
+  for (const TrialsStrategy& each : best->strategies) {
+    if (each.devices > 0) found.by_devices.insert(each.devices);
+  }
+  const std::string comment = "Found by spillway plan --search; planned " + best->planned;
+  write_strategies(found.file, best->strategies, comment, "--search");
 }
 
 }  // namespace
@@ -212,8 +257,10 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
   for (const PlannedRow& row : run.rows) found.trials.push_back(row.name);
   const auto fitting = std::ranges::count(run.rows, false, &PlannedRow::is_misfit);
   const int devices = static_cast<int>(run.session_config.devices.size());
+  found.changes = device_changes_of(run);
+  const bool may_have_fewer = fitting > 1 || found.changes != DeviceChanges::none;
   for (SearchedModel& model : found.models) {
-    search(*run.session, run.id_of(model.trials.front()), options, devices, fitting > 1, model);
+    search(*run.session, run.id_of(model.trials.front()), options, devices, may_have_fewer, model);
   }
   if (fitting > 1) found.runs = compare_runs(run, found.models, has_more_lanes);
   run.session.reset();  // its devices

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iosfwd>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct FoundStrategy {
   std::vector<ComparedRun> runs;      ///< of several trials; empty: there is one
   std::size_t best = 0;               ///< of `runs`, else of the model's strategies
   std::filesystem::path file;
+  DeviceChanges changes = DeviceChanges::none;
+  bool is_written = false;   ///< to `file`
+  std::set<int> by_devices;  ///< numbers of devices with a strategy; empty: it is always the same
   std::vector<std::string> overrides;  ///< with which the run has the best
   std::vector<SearchedPieces> pieces;  ///< empty: not searched, or the family has none
 
@@ -42,7 +46,8 @@ struct FoundStrategy {
 
 /// Searches for the strategy with the shortest step for each model whose trials fit. For several
 /// trials also on fewer devices, so that they may train beside each other, and simulates runs with
-/// these strategies. Writes those of the fastest run to the file, unless it needs none. Nothing if
+/// these strategies. For trials whose devices may change, a strategy for each number of devices.
+/// Writes those of the fastest run to the file, unless it needs none. Nothing if
 /// no trial fits. Throws ConfigError (`--search`, `--proposals`), and what plan_run() throws.
 std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchOptions& options);
 

@@ -24,6 +24,14 @@ bool do_places_matter(const SessionConfig& config) {
   return !config.links.empty() || !std::ranges::all_of(config.devices, is_like);
 }
 
+TrialConfig without_files(TrialConfig trial) {
+  trial.train.strategy.reset();
+  trial.train.strategies.clear();
+  trial.checkpoint = {};
+  trial.weights_file.clear();
+  return trial;
+}
+
 class RunComparison {
  public:
   RunComparison(PlannedRun& run, const std::vector<SearchedModel>& models)
@@ -37,6 +45,9 @@ class RunComparison {
   std::vector<ComparedRun> compare(bool is_changed) && {
     if (!is_changed) runs_.push_back({"as configured", {}, run_.simulate(kQuickOps).wall_s});
     run_.session.reset();  // its devices
+    const DeviceChanges changes = device_changes_of(run_);
+    if (changes != DeviceChanges::none) add_by_devices();
+    if (changes == DeviceChanges::trials) return std::move(runs_);
     for (const ComparedStrategy& each : models_.front().compared) add_named(each.name);
     add_fastest();
     improve();
@@ -49,6 +60,13 @@ class RunComparison {
     if (std::ranges::count(runs_, choices, &ComparedRun::chosen) > 0) return;
     runs_.push_back({std::move(name), std::move(choices)});
     runs_.back().run_s = run_s(runs_.back().chosen);
+  }
+
+  void add_by_devices() {
+    Choices choices = trials_;
+    for (TrialChoice& choice : choices) choice.strategy = kByDevices;
+    const std::string name = name_of(choices.front(), models_);
+    add(name, std::move(choices));
   }
 
   /// All trials with the strategy of this name, if all models have one.
@@ -88,7 +106,8 @@ class RunComparison {
 
   bool has_strategies(const Choices& choices) const {
     return !choices.empty() && std::ranges::all_of(choices, [&](const TrialChoice& choice) {
-      return models_[choice.model].compared[choice.strategy].strategy.has_value();
+      return choice.strategy != kByDevices &&
+             models_[choice.model].compared[choice.strategy].strategy.has_value();
     });
   }
 
@@ -159,16 +178,25 @@ class RunComparison {
     return place->second;
   }
 
+  TrialConfig chosen(const TrialChoice& choice) const {
+    const TrialConfig& trial = run_.configs[choice.trial];
+    const SearchedModel& model = models_[choice.model];
+    if (choice.strategy == kByDevices) {
+      TrialConfig by_devices = without_files(trial);
+      by_devices.train.strategies = strategies_by_devices(model);
+      return by_devices;
+    }
+    PricedStrategy priced = model.compared[choice.strategy];
+    if (priced.strategy) {
+      priced.strategy = beginning_at(choice.first_track, *std::move(priced.strategy));
+    }
+    return with_strategy(trial, priced);
+  }
+
   std::optional<double> simulated_s(const Choices& choices) const {
     Session session(run_.session_config);
     try {
-      for (const TrialChoice& choice : choices) {
-        PricedStrategy priced = models_[choice.model].compared[choice.strategy];
-        if (priced.strategy) {
-          priced.strategy = beginning_at(choice.first_track, *std::move(priced.strategy));
-        }
-        session.submit(with_strategy(run_.configs[choice.trial], priced));
-      }
+      for (const TrialChoice& choice : choices) session.submit(chosen(choice));
       return session.simulate(kQuickOps).wall_s;
     } catch (const ConfigError& error) {
       // A trial may have fewer groups than lanes.
@@ -189,12 +217,44 @@ class RunComparison {
 
 }  // namespace
 
+std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model) {
+  std::map<int, StrategyConfig> strategies;
+  for (const auto& [devices, number] : model.fastest) {
+    const auto is_data_parallel = [&, most = devices](const ComparedStrategy& each) {
+      return !each.strategy && each.data_parallel == most;
+    };
+    const auto lanes = std::ranges::find_if(model.compared, is_data_parallel);
+    if (lanes == model.compared.end()) continue;  // it has fewer reduction groups
+    const ComparedStrategy& fastest = model.compared[number];
+    const bool is_faster = !lanes->cost || fastest.cost->step_s < lanes->cost->step_s;
+    if (is_faster) strategies.emplace(devices, *fastest.strategy);
+  }
+  return strategies;
+}
+
+std::string name_of(const TrialChoice& choice, const std::vector<SearchedModel>& models) {
+  if (choice.strategy == kByDevices) return "the fastest on the devices that it has";
+  return models[choice.model].compared[choice.strategy].name;
+}
+
+DeviceChanges device_changes_of(const PlannedRun& run) {
+  const auto sets_limits = [](const TrialConfig& trial) {
+    const TrainConfig& train = trial.train;
+    return train.data_parallel == kAutoDataParallel || train.max_data_parallel > 1 ||
+           !train.autoscale.empty();
+  };
+  if (std::ranges::any_of(run.configs, sets_limits)) return DeviceChanges::trials;
+  const bool is_shared = run.session_config.sharing != SharingKind::none;
+  return is_shared ? DeviceChanges::shares : DeviceChanges::none;
+}
+
 TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced) {
-  trial.train.strategy = priced.strategy;
-  trial.train.data_parallel = priced.data_parallel;
-  trial.checkpoint = {};
-  trial.weights_file.clear();
-  return trial;
+  TrialConfig with = without_files(std::move(trial));
+  with.train.strategy = priced.strategy;
+  with.train.data_parallel = priced.data_parallel;
+  with.train.max_data_parallel = 0;
+  with.train.autoscale.clear();
+  return with;
 }
 
 StrategyConfig beginning_at(int first, StrategyConfig strategy) {

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,12 @@ struct SearchedModel {
   int simulated = 0;                       ///< different strategies that were simulated
 };
 
+/// For each number of devices the fastest strategy, unless it is data-parallel.
+std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model);
+
+/// Of TrialChoice::strategy: strategies_by_devices().
+inline constexpr std::size_t kByDevices = std::numeric_limits<std::size_t>::max();
+
 /// What a trial has in a run.
 struct TrialChoice {
   std::size_t trial = 0, model = 0;
@@ -40,7 +47,18 @@ struct ComparedRun {
   std::optional<double> run_s;      ///< simulated; nothing: some trial cannot have its strategy
 };
 
-/// The trial with a strategy.
+/// The name of its strategy.
+std::string name_of(const TrialChoice& choice, const std::vector<SearchedModel>& models);
+
+/// Who changes the number of devices that a trial has.
+enum class DeviceChanges : std::uint8_t {
+  none,
+  shares,  ///< trials share all devices
+  trials   ///< they set their own limits, rules or both
+};
+DeviceChanges device_changes_of(const PlannedRun& run);
+
+/// The trial with a strategy that it always has.
 TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced);
 /// The strategy on the tracks from `first` on.
 StrategyConfig beginning_at(int first, StrategyConfig strategy);
@@ -49,7 +67,9 @@ StrategyConfig beginning_at(int first, StrategyConfig strategy);
 /// with the fastest of each model on 1, 2, 4, ... devices. Starting from each of the best
 /// three, it changes the strategy of one model at a time, or of one trial if there are at most 8,
 /// until no change makes the run shorter, or 100 runs are simulated. Where places matter, because
-/// links or devices differ, it also tries other tracks. Frees the session of the run.
+/// links or devices differ, it also tries other tracks. Where the devices of trials change, it
+/// tries strategies by number of devices, and nothing else if trials set their own limits. Frees
+/// the session of the run.
 std::vector<ComparedRun> compare_runs(PlannedRun& run, const std::vector<SearchedModel>& models,
                                       bool is_changed);
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ostream>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -94,8 +96,7 @@ void print_runs(std::ostream& out, const FoundStrategy& found) {
   out << "The fastest run has\n\n";
   Table chosen({"trial", "strategy", "first track"});
   for (const TrialChoice& choice : best.chosen) {
-    chosen.add({found.trials[choice.trial],
-                found.models[choice.model].compared[choice.strategy].name,
+    chosen.add({found.trials[choice.trial], name_of(choice, found.models),
                 std::to_string(choice.first_track)});
   }
   chosen.print(out);
@@ -115,19 +116,25 @@ void print_pieces(std::ostream& out, const FoundStrategy& found) {
   out << "\n";
 }
 
+/// What the file has.
+std::string written_text(const FoundStrategy& found) {
+  const std::set<int>& numbers = found.by_devices;
+  if (!numbers.empty())
+    return fmt::format("strategies for {} {}", fmt::join(numbers, ", "),
+                       numbers == std::set{1} ? "device" : "devices");
+  if (found.runs.empty()) return fmt::format("'{}'", found.best_alone().name);
+  const ComparedRun& best = found.runs[found.best];
+  return is_mixed(best) ? "these strategies" : fmt::format("'{}'", best.name);
+}
+
 }  // namespace
 
 void print(std::ostream& out, const FoundStrategy& found) {
   for (const SearchedModel& model : found.models) print(out, found, model);
   print_runs(out, found);
-  if (found.overrides.size() > 1) {
-    const bool is_several = !found.runs.empty() && is_mixed(found.runs[found.best]);
-    const std::string& best =
-        found.runs.empty() ? found.best_alone().name : found.runs[found.best].name;
-    out << fmt::format("Wrote {} to {}. {} no bit of the result. Train with {}\n\n",
-                       is_several ? "these strategies" : fmt::format("'{}'", best),
-                       found.file.string(), is_several ? "They change" : "It changes",
-                       in_shell(found.overrides));
+  if (found.is_written) {
+    out << fmt::format("Wrote {} to {}. This changes no bit of the result. Train with {}\n\n",
+                       written_text(found), found.file.string(), in_shell(found.overrides));
   } else {
     const std::string fastest =
         found.overrides.empty() ? "the run as it is configured" : found.overrides.front();

@@ -48,11 +48,34 @@ Link::Link(double bytes_per_s, double latency_s)
     : bytes_per_s_(bytes_per_s),
       latency_(std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(latency_s))) {}
 
-Link::Clock::time_point Link::take(std::size_t bytes, Clock::time_point asked) {
+Link::Clock::duration Link::duration_of(std::size_t bytes) const {
   const std::chrono::duration<double> least(static_cast<double>(bytes) / bytes_per_s_);
+  return std::chrono::ceil<Clock::duration>(least);
+}
+
+Link::Passage Link::take(std::size_t bytes, Clock::time_point asked) {
   const MutexLock lock(mutex_);
-  free_at_ = std::max(asked, free_at_) + std::chrono::ceil<Clock::duration>(least);
-  return free_at_ + latency_;
+  free_at_ = std::max(asked, free_at_) + duration_of(bytes);
+  return {free_at_ + latency_, overtaken_};
+}
+
+Link::Passage Link::overtake(std::size_t bytes, Clock::time_point asked) {
+  const Clock::duration takes = duration_of(bytes);
+  const MutexLock lock(mutex_);
+  const Clock::time_point begin = std::max(asked, first_free_at_);
+  first_free_at_ = begin + takes;
+  if (free_at_ > begin) {
+    free_at_ += takes;
+    overtaken_ += takes;
+  } else {
+    free_at_ = first_free_at_;
+  }
+  return {first_free_at_ + latency_, overtaken_};
+}
+
+Link::Clock::time_point Link::arrival(const Passage& passage) const {
+  const MutexLock lock(mutex_);
+  return passage.arrives + (overtaken_ - passage.overtaken);
 }
 
 }  // namespace spillway

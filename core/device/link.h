@@ -36,15 +36,29 @@ class LinkTable {
 class Link {
  public:
   using Clock = std::chrono::steady_clock;
+  /// A copy on its way.
+  struct Passage {
+    Clock::time_point arrives;    ///< unless it is overtaken
+    Clock::duration overtaken{};  ///< when it began, see arrival()
+  };
+
   explicit Link(double bytes_per_s, double latency_s = 0);
-  /// When a copy arrives that was requested at `asked` and takes the link once it is free.
-  Clock::time_point take(std::size_t bytes, Clock::time_point asked);
+  /// A copy that was requested at `asked` and takes the link once it is free.
+  Passage take(std::size_t bytes, Clock::time_point asked);
+  /// The same for one that goes before all those of take(), also before one on its way.
+  Passage overtake(std::size_t bytes, Clock::time_point asked);
+  /// When the copy arrives if no further one overtakes it. Of a copy that has not arrived.
+  Clock::time_point arrival(const Passage& passage) const;
 
  private:
+  Clock::duration duration_of(std::size_t bytes) const;
+
   const double bytes_per_s_;
   const Clock::duration latency_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Clock::time_point free_at_ SPILLWAY_GUARDED_BY(mutex_);
+  Clock::time_point first_free_at_ SPILLWAY_GUARDED_BY(mutex_);  // for copies that overtake
+  Clock::duration overtaken_ SPILLWAY_GUARDED_BY(mutex_){};      // how long copies waited for these
 };
 
 }  // namespace spillway

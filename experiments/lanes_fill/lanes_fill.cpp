@@ -41,8 +41,8 @@ SpeedCurve speed_of(const ElasticJob& job, const EngineConfig& engine, const Vir
     const auto cost = step_cost(std::make_shared<JobPlan>(priced), engine, costs);
     return cost ? std::optional(cost->step_s) : std::nullopt;
   };
-  const auto most = std::min(job.plans.size(), engine.device_budgets.size());
-  return predicted_speed(kVirtualNodes, static_cast<int>(most), step_s);
+  const auto most = static_cast<int>(std::min(job.plans.size(), engine.device_budgets.size()));
+  return predicted_speed(useful_lanes(kVirtualNodes, most), most, step_s);
 }
 
 SharedOutcome run_on(int num_devices, std::vector<ElasticJob> jobs, bool predicts,

@@ -72,8 +72,8 @@ struct TrainConfig {
   /// Reduction groups of each of these devices; empty: as equal as possible.
   std::vector<int> lane_groups;
   /// Most devices that rules, shares or Session::resize() may give; host memory is reserved for
-  /// them. 0: `data_parallel`; with kAutoDataParallel or SharingKind::fill, as many as groups and
-  /// devices allow at submission.
+  /// them. 0: `data_parallel`, or as many as `strategies` name; with kAutoDataParallel or
+  /// SharingKind::fill, as many as groups and devices allow at submission.
   int max_data_parallel = 0;
   /// Rules that decide after each step how many devices the trial has or, with sharing, asks for.
   /// `straggler` names devices that get no part of the trial. Empty: none.
@@ -82,6 +82,9 @@ struct TrainConfig {
   OrderChoice order = OrderChoice::automatic;  ///< order of the units of a step
   /// Where its layers are computed, instead of `data_parallel` and `order`.
   std::optional<StrategyConfig> strategy;
+  /// Where its layers are computed while it has so many devices, for a trial whose devices change:
+  /// by number of devices, a track for each. With another number it is data-parallel.
+  std::map<int, StrategyConfig> strategies;
   /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
   /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.
   FloatType dtype = FloatType::fp32;
@@ -119,6 +122,10 @@ struct TrainConfig {
   std::int64_t eval_steps = 0;    ///< steps between evaluations; 0: only at the end
   std::int64_t eval_batches = 8;  ///< batches per evaluation
 
+  /// The strategy that it has on so many devices; null: none, it is data-parallel.
+  const StrategyConfig* strategy_on(int devices) const;
+  /// The most devices that it may get, where `max_data_parallel` is not 0 or nothing replaces it.
+  int most_devices() const;
   /// Throws ConfigError that names the field (`train.virtual_nodes`, ...), the value, the remedy.
   void validate() const;
 };

@@ -67,7 +67,7 @@ TrialConfig trial_config(const PythonModel& model, const PythonData& data,
                          const std::string& client_id, std::int64_t until,
                          const fs::path& checkpoint_dir, const fs::path& weights_file) {
   Training training = read_document(document, &read_training);
-  if (!training.strategy.empty()) training.train.strategy = read_strategy(training.strategy, name);
+  if (!training.strategy.empty()) read_strategies(training.strategy, name, training.train);
   if (!model.info.name.empty()) {
     divide_batch(training.train, model.info);
     check_virtual_nodes(training.train, model.path, model.info);
@@ -124,7 +124,7 @@ SearchResult search(const PythonSession& session, std::uint32_t trial, const fs:
   if (result.best.strategy) {
     const std::string comment = fmt::format("Found by spillway.search_strategy; planned step {}",
                                             format_seconds(result.best.cost->step_s));
-    write_strategy(path, *result.best.strategy, comment, "path");
+    write_strategies(path, {{.trials = {"*"}, .strategy = *result.best.strategy}}, comment, "path");
   }
   return result;
 }

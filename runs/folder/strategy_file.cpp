@@ -28,7 +28,9 @@ void read_placement(LayerPlacement& placement, YamlReader& v) {
   v.field("set", placement.set, kNumber);
 }
 
-void read_keys(StrategyConfig& strategy, YamlReader& v) {
+void read_keys(TrialsStrategy& each, YamlReader& v) {
+  StrategyConfig& strategy = each.strategy;
+  v.field("devices", each.devices, kNumber);
   v.field("num_layers", strategy.num_layers, kMany);
   v.section("order", [&](YamlReader& order) {
     order.field("first", strategy.first, kAny);
@@ -53,11 +55,11 @@ std::vector<TrialsStrategy> read(const YamlNode& tree) {
   const auto read_entry = [](TrialsStrategy& each, YamlReader& v) {
     v.require_key("trials", "name trials, such as hidden_size=128*, or \"*\" for all");
     v.field("trials", each.trials, TextList{});
-    read_keys(each.strategy, v);
+    read_keys(each, v);
   };
   root.list("strategies", strategies, "[{trials: \"*\", place: [...]}]", "", read_entry);
   if (root.raw("strategies") == nullptr) {
-    read_keys(strategies.emplace_back(TrialsStrategy{.trials = {"*"}}).strategy, root);
+    read_keys(strategies.emplace_back(TrialsStrategy{.trials = {"*"}}), root);
   }
   root.finish();
   schema.report_unknown();
@@ -86,10 +88,12 @@ std::string text_of(const Value& value) {
 }
 
 /// The keys of a strategy; each line begins with `indent`.
-std::string text_of(const StrategyConfig& strategy, const std::string& indent) {
+std::string text_of(const TrialsStrategy& each, const std::string& indent) {
+  const StrategyConfig& strategy = each.strategy;
   std::string text;
+  if (each.devices > 0) text = fmt::format("{}devices: {}\n", indent, each.devices);
   if (strategy.num_layers > 0) {
-    text = fmt::format("{}num_layers: {}\n", indent, strategy.num_layers);
+    text += fmt::format("{}num_layers: {}\n", indent, strategy.num_layers);
   }
   text += fmt::format("{}order: {{first: {}, chunk: {}, window: {}", indent,
                       to_string(strategy.first), strategy.chunk, strategy.window);
@@ -110,45 +114,50 @@ std::string text_of(const StrategyConfig& strategy, const std::string& indent) {
   return text;
 }
 
-void write(const std::filesystem::path& path, const std::string& comment, const std::string& text,
-           const std::string& field) {
-  try {
-    AtomicFile file(path);
-    file.write(fmt::format("# {}\nspillway_strategy: 1\n{}", comment, text));
-    file.commit();
-  } catch (const IoError& error) {
-    throw ConfigError(field, 0, error.what());
-  }
-}
-
 }  // namespace
 
-StrategyConfig read_strategy(const std::filesystem::path& file, const std::string& trial) {
-  const std::vector<TrialsStrategy> all = read(file);
-  const auto found = std::ranges::find_if(all, [&](const TrialsStrategy& each) {
-    return std::ranges::any_of(each.trials, [&](const std::string& pattern) {
+void read_strategies(const std::filesystem::path& file, const std::string& trial,
+                     TrainConfig& train) {
+  train.strategy.reset();
+  train.strategies.clear();
+  for (TrialsStrategy& each : read(file)) {
+    const bool is_meant = std::ranges::any_of(each.trials, [&](const std::string& pattern) {
       return pattern == trial || fnmatch(pattern.c_str(), trial.c_str(), 0) == 0;
     });
-  });
-  if (found != all.end()) return found->strategy;
+    if (!is_meant) continue;
+    if (each.devices > 0) {
+      train.strategies.try_emplace(each.devices, std::move(each.strategy));
+    } else if (train.strategies.empty()) {
+      train.strategy = std::move(each.strategy);
+      return;
+    }
+  }
+  if (!train.strategies.empty()) return;
   throw ConfigError("train.strategy", 0,
                     fmt::format("'{}' has no strategy for trial {}; name it in the `trials` of one",
                                 file.string(), trial));
 }
 
-void write_strategy(const std::filesystem::path& file, const StrategyConfig& strategy,
-                    const std::string& comment, const std::string& field) {
-  write(file, comment, text_of(strategy, ""), field);
-}
-
 void write_strategies(const std::filesystem::path& file,
                       const std::vector<TrialsStrategy>& strategies, const std::string& comment,
                       const std::string& field) {
-  std::string text = "strategies:\n";
-  for (const TrialsStrategy& each : strategies) {
-    text += fmt::format("  - trials: {}\n{}", text_of(each.trials), text_of(each.strategy, "    "));
+  std::string text = fmt::format("# {}\nspillway_strategy: 1\n", comment);
+  const TrialsStrategy& first = strategies.front();
+  if (strategies.size() == 1 && first.trials == std::vector<std::string>{"*"}) {
+    text += text_of(first, "");
+  } else {
+    text += "strategies:\n";
+    for (const TrialsStrategy& each : strategies) {
+      text += fmt::format("  - trials: {}\n{}", text_of(each.trials), text_of(each, "    "));
+    }
   }
-  write(file, comment, text, field);
+  try {
+    AtomicFile written(file);
+    written.write(text);
+    written.commit();
+  } catch (const IoError& error) {
+    throw ConfigError(field, 0, error.what());
+  }
 }
 
 }  // namespace spillway

@@ -199,7 +199,7 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
   });
   check.run([&] {
     if (!config.strategy.empty())
-      made.train.strategy = read_strategy(config.data_root / config.strategy, trial.name);
+      read_strategies(config.data_root / config.strategy, trial.name, made.train);
   });
   check.run([&] { made.validate(); });
   if (!unread.contains("devices")) check.run([&] { check_lanes(config); });

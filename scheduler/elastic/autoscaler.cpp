@@ -22,10 +22,14 @@ std::vector<int> useful_lanes(int groups, int most) {
   return sizes;
 }
 
-SpeedCurve predicted_speed(int groups, int most,
+std::vector<int> sizes_up_to(int most, std::vector<int> sizes) {
+  std::erase_if(sizes, [&](int lanes) { return lanes > most; });
+  return sizes;
+}
+
+SpeedCurve predicted_speed(const std::vector<int>& sizes, int most,
                            const std::function<std::optional<double>(int lanes)>& step_s) {
   SpeedCurve speed;
-  const std::vector<int> sizes = useful_lanes(groups, most);
   for (const int lanes : sizes) {
     const auto priced_s = step_s(lanes);
     if (!priced_s) return speed;

@@ -15,10 +15,13 @@ namespace spillway {
 /// groups, because with 5 lanes one still has two groups, as with 4.
 std::vector<int> useful_lanes(int groups, int most);
 
-/// Predicts the speed of a job with so many groups on 1 to `most` lanes. `step_s`: seconds of its
-/// step on a useful number of lanes, called in ascending order; nothing: the job cannot have so
-/// many.
-SpeedCurve predicted_speed(int groups, int most,
+/// Those of ascending numbers of lanes that are at most `most`.
+std::vector<int> sizes_up_to(int most, std::vector<int> sizes);
+
+/// Predicts the speed of a job on 1 to `most` lanes. `sizes`: numbers of lanes from 1 to `most`
+/// that may make it faster, ascending. `step_s`: seconds of its step, called for each of them;
+/// nothing: the job cannot have so many.
+SpeedCurve predicted_speed(const std::vector<int>& sizes, int most,
                            const std::function<std::optional<double>(int lanes)>& step_s);
 
 /// Records the speed of one job by number of lanes and evaluates its rules after every step. Pure:

@@ -32,7 +32,7 @@ void LaneController::arrive(const LaneDemand& demand, double now_s) {
   if (!sharing_) job.given = job.runs_on = demand.lanes;
   if (!is_shared(job)) job.wanted = demand.lanes;
   if (!demand.fixed && !demand.rules.empty()) {
-    job.scaler.emplace(demand.rules, useful_lanes(demand.groups, demand.most_lanes), demand.lanes);
+    job.scaler.emplace(demand.rules, sizes_up_to(demand.most_lanes, demand.sizes), demand.lanes);
   }
   if (is_shared(job)) {
     sharing_->arrive({.job = demand.job,
@@ -135,7 +135,7 @@ void LaneController::limit(JobId id, int most_lanes) {
   if (found == jobs_.end() || found->second.demand.fixed) return;
   Job& job = found->second;
   if (std::exchange(job.demand.most_lanes, most_lanes) == most_lanes) return;
-  if (job.scaler) job.scaler->set_sizes(useful_lanes(job.demand.groups, most_lanes));
+  if (job.scaler) job.scaler->set_sizes(sizes_up_to(most_lanes, job.demand.sizes));
   if (sharing_) {
     job.asks = job.scaler ? std::min(job.asks, most_lanes) : most_lanes;
     sharing_->ask(id, job.asks);

@@ -18,7 +18,7 @@ struct LaneDemand {
   JobId job;
   int lanes = 1;                ///< current number; if lanes are shared it starts with none
   int most_lanes = 1;           ///< upper limit
-  int groups = 1;               ///< of reduction: see useful_lanes()
+  std::vector<int> sizes{1};    ///< numbers of lanes that may help, ascending: see useful_lanes()
   int priority = 1;             ///< if lanes are shared
   std::int64_t first_step = 0;  ///< committed before
   std::int64_t max_steps = 1;   ///< committed at its end

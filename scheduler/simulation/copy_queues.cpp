@@ -39,13 +39,24 @@ CopyQueues::Span CopyQueues::over_host_link(const VirtualCosts& costs, HostLink&
   return {std::max(begin_s, before_s), link.ended_s};
 }
 
+CopyQueues::Span CopyQueues::overtake(const VirtualCosts& costs, std::size_t device, Bytes bytes,
+                                      double now_s) {
+  DeviceQueues& queues = devices_[device];
+  const double seconds = static_cast<double>(bytes) / costs.copy_rate_of(device);
+  const double begin_s = std::max(now_s + costs.dispatch_latency_s, queues.first_free_s);
+  queues.first_free_s = begin_s + seconds;
+  HostLink& link = queues.from_host;
+  link.free_s = link.free_s > begin_s ? link.free_s + seconds : queues.first_free_s;
+  return {begin_s, queues.first_free_s + costs.copy_latency_s};
+}
+
 CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t device,
                                          std::size_t other, Bytes bytes, double now_s) {
   DeviceQueues& queues = devices_[device];
   const int path = costs.links.path(other, device);
   Span span;
   if (path < 0) {
-    span = from_host(costs, device, bytes, now_s);
+    span = overtake(costs, device, bytes, now_s);
   } else {
     const LinkTable::Path& link = costs.links.paths()[at(path)];
     const double rate = std::min(link.bytes_per_s, costs.copy_bytes_per_s);

@@ -39,7 +39,8 @@ class CopyQueues {
   Span to_host(const VirtualCosts& costs, std::size_t device, Bytes bytes, double now_s) {
     return over_host_link(costs, devices_[device].to_host, device, bytes, now_s);
   }
-  /// A copy from another device.
+  /// A copy from another device. Where it shares the link with copies from the host, it goes first;
+  /// later ones wait as long as it has taken, but not the one on its way, whose end is known.
   Span from_device(const VirtualCosts& costs, std::size_t device, std::size_t other, Bytes bytes,
                    double now_s);
   /// How many cores the copies to and from the device use.
@@ -53,11 +54,13 @@ class CopyQueues {
   struct DeviceQueues {
     HostLink from_host, to_host;
     double from_devices_s = 0;          ///< when its last copy from a device has ended
+    double first_free_s = 0;            ///< when the next one may take the link with the host
     double link_s = 0, link_cores = 0;  ///< of copies over links between devices
   };
 
   static Span over_host_link(const VirtualCosts& costs, HostLink& link, std::size_t device,
                              Bytes bytes, double now_s);
+  Span overtake(const VirtualCosts& costs, std::size_t device, Bytes bytes, double now_s);
 
   std::vector<DeviceQueues> devices_;
   std::vector<LinkTimes> paths_;

@@ -150,9 +150,24 @@ TEST(Links, AreTakenInTurns) {
                        std::chrono::duration<double>(seconds));
   };
   Link link(1000, 0.5);
-  EXPECT_EQ(link.take(1000, start), after(1.5));
-  EXPECT_EQ(link.take(2000, start), after(3.5));
-  EXPECT_EQ(link.take(1000, after(10)), after(11.5)) << "no credit for idle time";
+  EXPECT_EQ(link.take(1000, start).arrives, after(1.5));
+  EXPECT_EQ(link.take(2000, start).arrives, after(3.5));
+  EXPECT_EQ(link.take(1000, after(10)).arrives, after(11.5)) << "no credit for idle time";
+}
+
+TEST(Links, LetSomeCopiesGoFirst) {
+  const Link::Clock::time_point start{};
+  const auto after = [&](int seconds) { return start + std::chrono::seconds(seconds); };
+  Link link(1000);
+  const Link::Passage first = link.take(4000, start), second = link.take(1000, start);
+  EXPECT_EQ(link.arrival(first), after(4));
+  EXPECT_EQ(link.overtake(1000, after(1)).arrives, after(2)) << "not behind the others";
+  EXPECT_EQ(link.overtake(2000, after(1)).arrives, after(4)) << "behind the last like it";
+  EXPECT_EQ(link.arrival(first), after(7));
+  EXPECT_EQ(link.arrival(second), after(8));
+  EXPECT_EQ(link.take(1000, start).arrives, after(9));
+  EXPECT_EQ(link.overtake(1000, after(20)).arrives, after(21));
+  EXPECT_EQ(link.take(1000, after(20)).arrives, after(22)) << "one at a time";
 }
 
 /// A link over which a page takes an hour; a test abandons the device.

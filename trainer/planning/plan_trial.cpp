@@ -152,8 +152,8 @@ struct Planner {
 
   /// Throws if no device can run the trial. Returns the number of those that can.
   int cut_for_all(Bytes host_budget) {
-    if (trial.train.strategy) {
-      strategy = placed(*trial.train.strategy, model, shape.groups);
+    if (const auto* given = trial.train.strategy_on(trial.train.data_parallel)) {
+      strategy = placed(*given, model, shape.groups);
       cut.smallest_budget = spillway::smallest_budget(NeedTable(model, profile, shape, *strategy));
     } else {
       cut_under(largest_budget());
@@ -356,7 +356,7 @@ struct Planner {
   JobShape shape;
   Partition cut;
   bool shards_stay = false;          // see shards_for_exchange()
-  std::optional<Strategy> strategy;  // of the trial; nothing: lanes
+  std::optional<Strategy> strategy;  // on these devices; nothing: lanes
   Bytes least = 0;                   // the budget of the cut
   LaneChoice lanes;                  // empty: even lanes on any devices
 };

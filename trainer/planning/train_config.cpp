@@ -80,10 +80,26 @@ void check_strategy(const TrainConfig& train, ConfigCheck& check) {
   if (!train.strategy) return;
   check.run([&] { train.strategy->validate(); });
   const bool has_lanes = train.data_parallel != 1 || train.max_data_parallel > 1 ||
-                         !train.lane_groups.empty() || !train.autoscale.empty();
+                         !train.lane_groups.empty() || !train.autoscale.empty() ||
+                         !train.strategies.empty();
   check.require(!has_lanes, "strategy",
                 "cannot be used with data_parallel, max_data_parallel, lane_groups or autoscale; "
-                "it says which tracks take which part of the batch");
+                "give it the number of its devices (`devices`) if they may change");
+}
+
+void check_strategies(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
+  const bool has_groups = fields.holds("virtual_nodes") && fields.holds("reduction_groups");
+  for (const auto& [devices, strategy] : train.strategies) {
+    const auto require = [&, number = devices](bool holds, const std::string& problem) {
+      check.require(holds, "strategy", fmt::format("for {} devices {}", number, problem));
+    };
+    check.run([&, &each = strategy] { each.validate(); });
+    require(strategy.num_tracks() == devices,
+            fmt::format("has {} tracks; give each device one", strategy.num_tracks()));
+    require(!has_groups || devices <= reduction_groups_of(train),
+            fmt::format("needs train.reduction_groups of at least {}", devices));
+    require(train.lane_groups.empty(), "cannot be used with lane_groups; leave them out");
+  }
 }
 
 void check_changes(const TrainConfig& train, ConfigCheck& check) {
@@ -116,6 +132,9 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
     if (can_train) require_matches(train.parameter_groups, model->spec);
     if (can_train && train.strategy)
       placed(*train.strategy, model->spec, reduction_groups_of(train));
+    for (const auto& [devices, strategy] : train.strategies) {
+      if (can_train) placed(strategy, model->spec, reduction_groups_of(train));
+    }
     return model;
   } catch (const ConfigError& error) {
     if (can_train || error.field.starts_with("model")) throw;
@@ -137,6 +156,17 @@ std::unique_ptr<Model> make_valid_model(const TrialConfig& trial) {
 
 void TrialConfig::validate() const { make_valid_model(*this); }
 
+const StrategyConfig* TrainConfig::strategy_on(int devices) const {
+  if (strategy) return &*strategy;
+  const auto found = strategies.find(devices);
+  return found == strategies.end() ? nullptr : &found->second;
+}
+
+int TrainConfig::most_devices() const {
+  if (max_data_parallel > 0) return max_data_parallel;
+  return std::max(data_parallel, strategies.empty() ? 0 : strategies.rbegin()->first);
+}
+
 void TrainConfig::validate() const {
   ConfigCheck check("train.");
   FieldCheck fields(check);
@@ -146,6 +176,7 @@ void TrainConfig::validate() const {
   check_function(*this, check);
   check_changes(*this, check);
   check_strategy(*this, check);
+  check_strategies(*this, fields, check);
   check.run([&] { require_valid(parameter_groups); });
   check.run([&] { make_rules(*this); });
   check.finish();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "scheduler/elastic/autoscaler.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 
@@ -151,6 +152,18 @@ std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
     }
     if (avoided.empty()) return std::nullopt;
   }
+}
+
+std::vector<int> Planner::sizes(const SessionTrial& trial) const {
+  const TrainConfig& train = trial.config.train;
+  std::vector<int> sizes = useful_lanes(groups_of_host(train, trial.team), trial.lanes.max);
+  for (const auto& [devices, strategy] : train.strategies) {
+    if (devices <= trial.lanes.max) sizes.push_back(devices);
+  }
+  std::ranges::sort(sizes);
+  const auto repeated = std::ranges::unique(sizes);
+  sizes.erase(repeated.begin(), repeated.end());
+  return sizes;
 }
 
 int Planner::lanes_possible(const SessionTrial& trial) const {

@@ -52,6 +52,9 @@ class Planner {
   /// With the lanes that the trial has requested, or as many as possible. Nothing: no lane fits.
   std::optional<Fit> fit(const SessionTrial& trial) const;
 
+  /// Numbers of devices up to TrialLanes::max that may make the trial faster than fewer: those with
+  /// a strategy, and useful_lanes(). Ascending, from 1.
+  std::vector<int> sizes(const SessionTrial& trial) const;
   /// Devices that can run the trial, at least 1 and at most TrialLanes::max.
   int lanes_possible(const SessionTrial& trial) const;
   /// Host memory for every plan that is possible now, with up to TrialLanes::max, and after other

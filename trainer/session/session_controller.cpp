@@ -24,7 +24,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   trial.lanes.rules = make_rules(train);
   if (is_auto && trial.lanes.rules.empty() && !allocator)
     trial.lanes.rules = {make_heuristic(RuleKind::throughput)};
-  trial.lanes.max = std::max(train.data_parallel, train.max_data_parallel);
+  trial.lanes.max = train.most_devices();
   const bool takes_all = !train.strategy && train.max_data_parallel == 0 &&
                          (is_auto || config.sharing == SharingKind::fill);
   const bool asks_planner = is_auto || takes_all;
@@ -33,9 +33,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
     const int groups = groups_of_host(train, trial.team);
     const int allowed = std::min(groups, trial.planned.usable_devices);
     if (takes_all) trial.lanes.max = std::max(allowed, train.data_parallel);
-    if (is_auto) {
-      train.data_parallel = useful_lanes(groups, std::min(allowed, trial.lanes.max)).back();
-    }
+    if (is_auto) train.data_parallel = sizes_up_to(allowed, planner.sizes(trial)).back();
   }
   if (!asks_planner || train.data_parallel > 1)
     trial.planned = planner.plan(trial, train.data_parallel);
@@ -90,7 +88,7 @@ LaneDemand Session::Impl::demand(JobId id) const {
   return {.job = id,
           .lanes = wants.lanes.requested,
           .most_lanes = planner.lanes_possible(wants),
-          .groups = groups_of_host(train, wants.team),
+          .sizes = planner.sizes(wants),
           .priority = train.priority,
           .first_step = wants.result.steps,
           .max_steps = train.max_steps,

@@ -61,7 +61,7 @@ void Session::Impl::require_trial_of_hosts(const TrialConfig& trial) const {
   check.require(trial.until == 0 || config.hosts.state == HostStateKind::replicated, "until",
                 fmt::format("cannot be used with hosts.state: {}; leave it out",
                             to_string(config.hosts.state)));
-  check.require(!train.strategy, "train.strategy", kNotWithHosts);
+  check.require(!train.strategy && train.strategies.empty(), "train.strategy", kNotWithHosts);
   check.require(train.lane_groups.empty(), "train.lane_groups", kNotWithHosts);
   check.require(train.autoscale.empty(), "train.autoscale", kNotWithHosts);
   check.require(

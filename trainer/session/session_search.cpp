@@ -43,7 +43,7 @@ Bytes smallest_usable(const SessionTrial& trial, const std::vector<Bytes>& budge
 
 /// `budgets`: of all devices, of which the search has the first `devices`.
 SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budgets, int devices) {
-  const auto& given = trial.config.train.strategy;
+  const StrategyConfig* given = trial.config.train.strategy_on(devices);
   std::vector<double> cost_s;
   for (const LayerProfile& layer : trial.profile.layers) {
     cost_s.push_back(layer.forward_s + layer.backward_s);
@@ -54,7 +54,7 @@ SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budget
           .groups = trial.config.train.reduction_groups,
           .virtual_nodes = trial.config.train.virtual_nodes,
           .budget = smallest_usable(trial, budgets),
-          .given = given && given->num_tracks() <= devices ? given : std::nullopt};
+          .given = given && given->num_tracks() <= devices ? std::optional(*given) : std::nullopt};
 }
 
 /// Without a strategy, on 1, 2, 4, ... and all devices.
@@ -116,7 +116,7 @@ void Session::Impl::predict_speed(SessionTrial& trial) const {
   const VirtualCosts costs = known_costs(&trial);
   TrialConfig priced = priced_trial(trial.config);
   trial.lanes.speed = predicted_speed(
-      train.reduction_groups, trial.lanes.max,
+      planner.sizes(trial), trial.lanes.max,
       [&](int lanes) SPILLWAY_REQUIRES(mutex) -> std::optional<double> {
         priced.train.data_parallel = lanes;
         const bool is_given = std::ssize(train.lane_groups) == lanes;
@@ -148,7 +148,8 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   }
   const int devices = config.devices == 0 ? most_devices : config.devices;
   const VirtualCosts costs = impl.measure_costs();
-  const TrialConfig priced = priced_trial(trial.config);
+  TrialConfig priced = priced_trial(trial.config);
+  priced.train.strategies.clear();
 
   const SearchSpace space = space_of(trial, budgets, devices);
   // An estimator for each thread: it keeps what strategies have in common. The threads call the

@@ -31,7 +31,8 @@ class CpuDevice final : public Device {
         compute_(name + " compute", {.slowdown = switches.slowdown}, abandoned_.get_token()),
         host_to_device_(name + " h2d", {.link = to_device_.get()}, abandoned_.get_token()),
         device_to_host_(name + " d2h", {.link = to_host_.get()}, abandoned_.get_token()),
-        from_devices_(name + " d2d", {.link = to_device_.get()}, abandoned_.get_token()) {}
+        from_devices_(name + " d2d", {.link = to_device_.get(), .goes_first = true},
+                      abandoned_.get_token()) {}
 
   const std::string& name() const override { return budget_->owner(); }
   const std::string& kind() const override { return kind_; }

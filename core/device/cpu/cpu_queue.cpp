@@ -81,13 +81,17 @@ void CpuQueue::work_slowly(const std::function<void()>& work) {
 
 void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  if (pace_.link) return copy_over(*pace_.link, to, from, bytes);
-  push({[=, this] { copy(to, from, bytes); }});
+  if (!pace_.link) return push({[=, this] { copy(to, from, bytes); }});
+  push({[=, this, asked = Clock::now()] {
+    copy_slowly(*pace_.link, pace_.goes_first, to, from, bytes, asked);
+  }});
 }
 
 void CpuQueue::copy_over(Link& link, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  push({[=, this, &link, asked = Clock::now()] { copy_slowly(link, to, from, bytes, asked); }});
+  push({[=, this, &link, asked = Clock::now()] {
+    copy_slowly(link, /*goes_first=*/false, to, from, bytes, asked);
+  }});
 }
 
 /// The lock makes abandon() wait for a copy in progress; later copies are skipped.
@@ -96,11 +100,18 @@ void CpuQueue::copy(void* to, const void* from, std::size_t bytes) const {
   if (!abandoned_.stop_requested()) std::memcpy(to, from, bytes);
 }
 
-void CpuQueue::copy_slowly(Link& link, void* to, const void* from, std::size_t bytes,
-                           Clock::time_point asked) {
-  const Clock::time_point arrives = link.take(bytes, std::max(asked, waited_until_));
+void CpuQueue::copy_slowly(Link& link, bool goes_first, void* to, const void* from,
+                           std::size_t bytes, Clock::time_point asked) {
+  const Clock::time_point begin = std::max(asked, waited_until_);
+  const Link::Passage passage = goes_first ? link.overtake(bytes, begin) : link.take(bytes, begin);
   copy(to, from, bytes);
-  sleep_until(arrives);
+  sleep_until(passage.arrives);
+  if (goes_first) return;
+  for (auto slept = passage.arrives; !abandoned_.stop_requested();) {
+    const Clock::time_point arrives = link.arrival(passage);  // others may overtake it meanwhile
+    if (arrives == slept) break;
+    sleep_until(slept = arrives);
+  }
 }
 
 /// Returns early if the queue is abandoned.

@@ -17,12 +17,13 @@ namespace spillway {
 class CpuQueue final : public Queue {
  public:
   struct Pace {
-    double slowdown = 1;   ///< factor on the time of work
-    Link* link = nullptr;  ///< of copies, outlives the queue; null: as fast as memory
+    double slowdown = 1;      ///< factor on the time of work
+    Link* link = nullptr;     ///< of copies, outlives the queue; null: as fast as memory
+    bool goes_first = false;  ///< copies overtake those of other queues on that link
   };
   /// `name` names the thread (the system keeps 15 characters). Once `abandoned` is requested to
   /// stop, work, copies and waits are skipped.
-  explicit CpuQueue(const std::string& name, const Pace& pace = {.slowdown = 1, .link = nullptr},
+  explicit CpuQueue(const std::string& name, const Pace& pace = {1, nullptr, false},
                     std::stop_token abandoned = {});
   ~CpuQueue() override;
   CpuQueue(const CpuQueue&) = delete;
@@ -50,7 +51,7 @@ class CpuQueue final : public Queue {
   void copy(void* to, const void* from, std::size_t bytes) const;
   /// Copies, then sleeps until the copy has taken the link. The time starts when the link is free
   /// and the copy was `asked` for, so oversleeping does not delay the next copy.
-  void copy_slowly(Link& link, void* to, const void* from, std::size_t bytes,
+  void copy_slowly(Link& link, bool goes_first, void* to, const void* from, std::size_t bytes,
                    Clock::time_point asked);
   /// Works, then sleeps until the work has taken `slowdown` times its CPU time. Time in which the
   /// work waits, above all for a core, counts. The next sleep compensates for oversleeping.

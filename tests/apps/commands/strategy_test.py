@@ -180,6 +180,52 @@ class StrategyTest(unittest.TestCase):
         self.assert_refused("has no strategy for trial small; name it in the `trials` of one",
                             trials, DEVICES, f"train.strategy={path}")
 
+    def test_has_strategies_by_number_of_devices(self):
+        path = self.folder / "by_devices.yaml"
+        pipeline = {"place": [{"layers": ["h.2.*", "h.3.*", "head"], "tracks": [1]}]}
+        path.write_text(json.dumps({"spillway_strategy": 1, "strategies": [
+            {"trials": "*", "devices": 2, **pipeline}, {"trials": "small", **pipeline}]}))
+        by_devices = f"train.strategy={path}"
+        command = [PROGRAM, "plan", str(self.run_of("planned").config), *MODEL, DEVICES, by_devices,
+                   "--json"]
+        shards = [json.loads(finish([*command, f"train.data_parallel={devices}"]))["trials"][0]
+                  ["num_shards"] for devices in (1, 2)]
+        self.assertEqual(shards[0], 1)
+        self.assertGreater(shards[1], 1)
+        self.assertEqual(self.weights("placed", DEVICES, by_devices, "train.data_parallel=auto"),
+                         self.weights("alone"))
+        path.write_text(json.dumps({"spillway_strategy": 1, "devices": 3, **pipeline}))
+        self.assert_refused("train.strategy: for 3 devices has 2 tracks", by_devices)
+
+    def search_by_devices(self, name, *options):
+        found = json.loads(finish(self.search_on_four(name, *options, "--json")))["search"]
+        self.assertEqual(found["overrides"], [f"train.strategy={self.folder / name}"])
+        self.assertIn(2, found["by_devices"])
+        return found
+
+    def test_searches_for_each_number_of_devices(self):
+        rule = "train.autoscale={rule: throughput}"
+        found = self.search_by_devices("one.yaml", rule, "train.max_data_parallel=4")
+        names = [each["name"] for each in found["models"][0]["compared"]]
+        self.assertTrue(any(name.endswith("on 2 devices") for name in names), names)
+        four = DEVICES.replace("[", "[{memory: 16MiB}, {memory: 16MiB}, ")
+        self.assertEqual(self.weights("scaled", four, rule, "train.max_data_parallel=4",
+                                      *found["overrides"]), self.weights("alone"))
+        text = finish(self.search_on_four("text.yaml", rule, "train.max_data_parallel=4"))
+        self.assertRegex(text, r"Wrote strategies for [0-9, ]+ devices to ")
+
+    def test_searches_for_trials_that_share_devices(self):
+        trials = "sweep={trials: [{train.max_steps: 10}]}"
+        found = json.loads(finish(self.search_on_four(
+            "shared.yaml", trials, "scheduling.sharing=fill", "--json")))["search"]
+        names = [each["name"] for each in found["runs"]]
+        self.assertIn("the fastest on the devices that it has", names)
+        limited = self.search_by_devices("limited.yaml", trials, "train.max_data_parallel=4",
+                                         "scheduling.sharing=fill")
+        self.assertEqual([each["name"] for each in limited["runs"]],
+                         ["as configured", "the fastest on the devices that it has"])
+        self.assertEqual(limited["best"]["name"], limited["runs"][1]["name"])
+
     def test_compares_pieces(self):
         file = self.folder / "found.yaml"
         found = json.loads(finish(self.search(file, "--suggest-pieces", "--json")))["search"]

@@ -54,13 +54,18 @@ TEST(UsefulLanes, ShrinkTheLargestLane) {
   EXPECT_EQ(useful_lanes(1, 4), (std::vector<int>{1}));
 }
 
+TEST(UsefulLanes, AreLimited) {
+  EXPECT_EQ(sizes_up_to(4, {1, 2, 3, 8}), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(sizes_up_to(8, {1, 5, 8}), (std::vector<int>{1, 5, 8}));
+}
+
 TEST(PredictedSpeed, AsksForUsefulLanesAlone) {
   std::vector<int> asked;
   const auto step_s = [&](int lanes) -> std::optional<double> {
     asked.push_back(lanes);
     return 1.0 / lanes;
   };
-  const SpeedCurve curve = predicted_speed(8, 6, step_s);
+  const SpeedCurve curve = predicted_speed(useful_lanes(8, 6), 6, step_s);
   EXPECT_EQ(asked, (std::vector<int>{1, 2, 3, 4}));
   EXPECT_EQ(curve.speed(4), 4);
   EXPECT_EQ(curve.speed(6), 4) << "one lane still has two groups";
@@ -68,7 +73,7 @@ TEST(PredictedSpeed, AsksForUsefulLanesAlone) {
 
 TEST(PredictedSpeed, EndsWhereThereIsNoPlan) {
   const auto step_s = [](int lanes) { return lanes < 3 ? std::optional(1.0) : std::nullopt; };
-  const SpeedCurve curve = predicted_speed(8, 8, step_s);
+  const SpeedCurve curve = predicted_speed(useful_lanes(8, 8), 8, step_s);
   EXPECT_EQ(curve.speed(2), 1);
   EXPECT_EQ(curve.speed(4), 2) << "more devices may come";
 }

@@ -58,7 +58,7 @@ LaneDemand demand(JobId job, int priority = 1, int most_lanes = 4) {
   return {.job = job,
           .lanes = most_lanes,
           .most_lanes = most_lanes,
-          .groups = 8,
+          .sizes = useful_lanes(8, 8),
           .priority = priority,
           .max_steps = 1000};
 }
@@ -293,7 +293,7 @@ class RandomRun {
       const JobId id(num_jobs_++);
       lanes_[id] = 0;
       LaneDemand job = demand(id, from(1, 10), from(1, 10));
-      job.groups = 10;
+      job.sizes = useful_lanes(10, 10);
       told_.controller.arrive(job, told_.now_s++);
     } else if (what <= 5) {
       end_one();

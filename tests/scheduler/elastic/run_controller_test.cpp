@@ -35,7 +35,8 @@ std::string text_of(const PassRung& c) { return "pass " + number(c.job); }
 std::string text_of(const StopAtRung& c) { return "stop " + number(c.job); }
 
 LaneDemand demand_of(JobId job) {
-  return {.job = job, .lanes = 1, .most_lanes = 4, .groups = 8, .max_steps = kLongest};
+  return {
+      .job = job, .lanes = 1, .most_lanes = 4, .sizes = useful_lanes(8, 4), .max_steps = kLongest};
 }
 
 /// Jobs with rungs at steps 5, 10, 20, ...

@@ -72,7 +72,7 @@ class ControlledRun {
 
   void submit(LaneDemand demand) {
     demand.job = JobId(num_jobs_++);
-    demand.groups = kJobGroups;
+    demand.sizes = useful_lanes(kJobGroups, kJobGroups);
     demand.max_steps = kSteps;
     const auto plan = plan_of(demand.lanes, {}, load_s);
     checker_.submit(demand.job, plan);
@@ -263,7 +263,7 @@ TEST(ControlledShell, KeepsTheLanesOfAJobWithoutAPlanForTheDecision) {
   run.submit({.job = JobId(0),
               .lanes = 1,
               .most_lanes = 2,
-              .groups = kJobGroups,
+              .sizes = useful_lanes(kJobGroups, kJobGroups),
               .max_steps = kSteps,
               .rules = {make_heuristic(RuleKind::throughput)}},
              plan, plan->layout.home_bytes);

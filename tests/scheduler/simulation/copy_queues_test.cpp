@@ -63,10 +63,19 @@ TEST(CopyQueues, TakeOneLinkInTurns) {
   expect_span(queues.from_host(all, 0, kBytes, 0), 0, 1);
   expect_span(queues.from_host(all, 0, kBytes, 0), 1, 2);
   expect_span(queues.to_host(all, 0, kBytes, 0), 0, 1);
-  // No link leads to device 4: its copies share the link with the host.
+}
+
+/// No link leads to device 4: its copies share the link with the host.
+TEST(CopyQueues, LetCopiesFromDevicesGoFirst) {
+  const VirtualCosts all = costs();
+  CopyQueues queues(all, 5);
+  expect_span(queues.from_host(all, 4, 4 * kBytes, 0), 0, 4);
   expect_span(queues.from_device(all, 4, 0, kBytes, 0), 0, 1);
-  expect_span(queues.from_host(all, 4, kBytes, 0), 1, 2);
-  expect_span(queues.from_device(all, 4, 1, kBytes, 0), 2, 3);
+  expect_span(queues.from_device(all, 4, 1, kBytes, 0.5), 1, 2);
+  expect_span(queues.from_host(all, 4, kBytes, 0), 6, 7);
+  expect_span(queues.from_device(all, 4, 0, kBytes, 9), 9, 10);
+  expect_span(queues.from_host(all, 4, kBytes, 9), 10, 11);
+  expect_span(queues.to_host(all, 4, kBytes, 0), 0, 1);
 }
 
 TEST(CopyQueues, TakeLinksBesideThoseWithTheHost) {

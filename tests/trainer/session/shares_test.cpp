@@ -123,6 +123,24 @@ TEST(Shares, KnowsFromTheStartHowFastLanesAre) {
   expect_bits_of_one_device(run, trials);
 }
 
+/// Behind slow links a pipeline is faster than lanes, each of which loads all weights. So the third
+/// device goes to the shorter trial.
+TEST(Shares, KnowsFromTheStartHowFastStrategiesAre) {
+  SessionConfig config = shared(SharingKind::fill, 3);
+  for (DeviceConfig& device : config.devices) device.imitate.link_bytes_per_s = 2_MiB;
+  std::vector trials{trial_of(1, 1, 20), trial_of(2, 1, 24)};
+  const auto first_resized = [&] {
+    const SharedRun run(config, trials,
+                        [](const SessionEvent& event) { return event.kind == Kind::resized; });
+    const SessionEvent first = run.watched.all(Kind::resized).at(0);
+    EXPECT_EQ(first.lanes, 2);
+    return first.trial;
+  };
+  EXPECT_EQ(first_resized(), JobId(1)) << "the control";
+  trials[0].train.strategies = {{2, {{{{"*"}, {1}}, {{"embed", "h.0.*"}, {0}}}}}};
+  EXPECT_EQ(first_resized(), JobId(0));
+}
+
 TEST(Shares, ReportsWaitingTrials) {
   const std::vector trials{trial_of(1, 2, 20), trial_of(2, 2, 20, 9)};
   const SharedRun run(shared(SharingKind::priority, 2), trials);
