@@ -235,6 +235,8 @@ void write(FoundStrategy& found) {
     found.overrides = {fmt::format("train.data_parallel={}", best->data_parallel)};
   if (best->strategies.empty()) return;
   found.is_written = true;
+  if (found.sharing != SharingKind::none && best->strategies.front().devices > 0)
+    found.overrides.push_back(fmt::format("scheduling.sharing={}", to_string(found.sharing)));
   found.overrides.push_back("train.strategy=" + found.file.string());
   for (const TrialsStrategy& each : best->strategies) {
     if (each.devices > 0) found.by_devices.insert(each.devices);
@@ -258,6 +260,7 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
   const auto fitting = std::ranges::count(run.rows, false, &PlannedRow::is_misfit);
   const int devices = static_cast<int>(run.session_config.devices.size());
   found.changes = device_changes_of(run);
+  found.sharing = run.session_config.sharing;
   const bool may_have_fewer = fitting > 1 || found.changes != DeviceChanges::none;
   for (SearchedModel& model : found.models) {
     search(*run.session, run.id_of(model.trials.front()), options, devices, may_have_fewer, model);

@@ -35,6 +35,7 @@ struct FoundStrategy {
   std::size_t best = 0;               ///< of `runs`, else of the model's strategies
   std::filesystem::path file;
   DeviceChanges changes = DeviceChanges::none;
+  SharingKind sharing = SharingKind::none;
   bool is_written = false;   ///< to `file`
   std::set<int> by_devices;  ///< numbers of devices with a strategy; empty: it is always the same
   std::vector<std::string> overrides;  ///< with which the run has the best

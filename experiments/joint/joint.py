@@ -53,6 +53,9 @@ def searched_runs(text):
                               ("GPT, wide", WIDE, "10MiB/s")]:
         config = config_of(model, text, [slow_device(16, link=link)] * 4, 12)
         runs.update({f"{name}, {number} alike": sweep_of(config, number) for number in (2, 3, 4)})
+        longer = [{"train.max_steps": steps} for steps in (24, 48)]
+        runs[f"{name}, 12, 24 and 48 steps"] = {**config, "host_memory": "4GiB",
+                                                "sweep": {"trials": longer}}
     # `config` is that of the wide GPT.
     shallow = [{"model.num_hidden_layers": layers} for layers in (2, 2, 4)]
     runs["GPT, wide, 8, 4, 2 and 2 blocks"] = {**config, "host_memory": "4GiB",

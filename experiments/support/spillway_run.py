@@ -75,10 +75,12 @@ def compared(search, number=0):
 
 def with_found(config, search):
     """The configuration with what the search found."""
-    train = dict(override.removeprefix("train.").split("=", 1) for override in search["overrides"])
-    if train:
-        train["data_parallel"] = int(train["data_parallel"])
-    return {**config, "train": {**config["train"], **train}}
+    found = dict(config)
+    for override in search["overrides"]:
+        path, value = override.split("=", 1)
+        section, key = path.split(".")
+        found[section] = {**found.get(section, {}), key: int(value) if value.isdigit() else value}
+    return found
 
 
 def step_seconds(run, process="real"):
