@@ -41,7 +41,7 @@ std::string size_text_below(Bytes bytes) { return fmt::format("{}KiB", bytes / 1
 
 /// Lanes need as many groups.
 int lanes_of(const TrainConfig& train) {
-  return std::max({1, train.data_parallel, train.max_data_parallel});
+  return std::max({1, train.data_parallel, train.most_devices()});
 }
 
 /// Of a key that both set, the first value counts.

@@ -15,10 +15,11 @@
 namespace spillway {
 namespace {
 
-/// Seconds of a step when the trial trains some alone.
+/// Seconds of a step when the trial trains some alone: the median of the last ones. In the first
+/// ones the system still maps memory, so they take longer.
 double trained_step_s(const TrialConfig& any, const SessionConfig& config,
                       const PricedStrategy& priced) {
-  constexpr std::int64_t kSteps = 4;
+  constexpr std::int64_t kSteps = 10, kMeasured = 5;
   TrialConfig trial = with_strategy(any, priced);
   trial.train.max_steps = kSteps;
   trial.train.eval_steps = 0;
@@ -32,7 +33,11 @@ double trained_step_s(const TrialConfig& any, const SessionConfig& config,
     if (event.kind == SessionEvent::Kind::step) commits_s.push_back(event.time_s);
   }
   if (commits_s.size() < kSteps) throw Error(session.result().trials.front().reason);
-  return (commits_s.back() - commits_s.front()) / (kSteps - 1);
+  std::vector<double> steps_s;
+  for (std::size_t i = kSteps - kMeasured; i < kSteps; ++i)
+    steps_s.push_back(commits_s[i] - commits_s[i - 1]);
+  std::ranges::nth_element(steps_s, steps_s.begin() + kMeasured / 2);
+  return steps_s[kMeasured / 2];
 }
 
 /// Whether more lanes might make the trial fit.
@@ -44,7 +49,7 @@ bool may_have_more_lanes(const PlannedRow& row) {
 
 struct RunToSearch {
   PlannedRun run;
-  bool has_more_lanes = false;  ///< than configured
+  std::optional<int> lanes;  ///< more than configured
 };
 
 /// The run as configured. If no trial fits, the run with as many lanes as possible, because a lane
@@ -58,7 +63,7 @@ RunToSearch planned_to_search(PlanInput input, std::optional<std::size_t> only =
   if (lanes <= run.rows.front().train.data_parallel) return {std::move(run)};
   run.session.reset();  // its devices
   input.overrides.push_back(fmt::format("train.data_parallel={}", lanes));
-  return {plan_run(input, only), /*has_more_lanes=*/true};
+  return {plan_run(input, only), lanes};
 }
 
 /// The trial with other pieces. Leaves out pieces that do not fit, and those that other values of
@@ -130,7 +135,19 @@ std::vector<ComparedStrategy> searched(const Session& session, JobId id, SearchC
   return compared;
 }
 
-/// On all devices; if trials may have fewer, also on 2, 4, ... of them.
+/// The most that a trial of the model may have.
+int most_devices_of(const SearchedModel& model, const PlannedRun& run) {
+  const int all = static_cast<int>(run.session_config.devices.size());
+  if (device_changes_of(run) != DeviceChanges::trials) return all;
+  int most = 1;
+  for (std::size_t trial : model.trials) {
+    const int limit = run.configs[trial].train.max_data_parallel;
+    most = std::max(most, limit > 0 ? std::min(limit, all) : all);
+  }
+  return most;
+}
+
+/// On all devices that it may have; if trials may have fewer, also on 2, 4, ... of them.
 void search(const Session& session, JobId id, const SearchConfig& config, int devices,
             bool may_have_fewer, SearchedModel& model) {
   model.compared = searched(session, id, config, devices, model);
@@ -176,30 +193,29 @@ std::vector<TrialsStrategy> chosen_strategies(const FoundStrategy& found, const 
   return strategies;
 }
 
-/// With an entry for other trials, such as those that do not fit now and clones: one device, or
-/// data parallelism if the devices of trials change.
+/// Other trials, such as those that do not fit now and clones, get one device, or are data-parallel
+/// if the devices of trials change.
 std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const ComparedRun& run) {
-  const bool is_by_devices = run.chosen.front().strategy == kByDevices;
   std::vector<TrialsStrategy> strategies;
-  if (is_by_devices) {
+  if (run.chosen.front().strategy == kByDevices) {
     for (const SearchedModel& model : found.models) {
       std::vector<std::string> trials;
       for (std::size_t trial : model.trials) trials.push_back(found.trials[trial]);
       add_by_devices(std::move(trials), model, strategies);
     }
-  } else {
-    strategies = chosen_strategies(found, run);
+    return strategies;
   }
+  strategies = chosen_strategies(found, run);
   const bool is_for_all = strategies.size() <= 1 && run.chosen.size() == found.trials.size();
-  if (strategies.empty() || (is_for_all && !is_by_devices)) return strategies;
-  strategies.push_back({{"*"}, is_by_devices ? 1 : 0, {.place = {{.layers = {"*"}}}}});
+  if (!strategies.empty() && !is_for_all)
+    strategies.push_back({{"*"}, 0, {.place = {{.layers = {"*"}}}}});
   return strategies;
 }
 
-/// The strategies of the best, and when they are planned to end. `data_parallel`: 0 if it stays.
+/// The strategies of the best, and how long they are planned to take.
 struct Best {
   std::vector<TrialsStrategy> strategies;
-  int data_parallel = 0;
+  std::optional<int> data_parallel;  ///< nothing: as configured
   std::string planned;
 };
 
@@ -210,6 +226,7 @@ std::optional<Best> best_of(const FoundStrategy& found) {
     if (!best.cost) return std::nullopt;
     Best alone{.planned = "step " + format_seconds(best.cost->step_s)};
     if (found.changes != DeviceChanges::none) {
+      alone.data_parallel = found.lanes;
       add_by_devices({"*"}, found.models.front(), alone.strategies);
     } else {
       alone.data_parallel = best.data_parallel;
@@ -220,6 +237,7 @@ std::optional<Best> best_of(const FoundStrategy& found) {
   const ComparedRun& best = found.runs[found.best];
   if (best.chosen.empty() || !best.run_s) return std::nullopt;
   Best run{.strategies = strategies_of(found, best),
+           .data_parallel = found.lanes,
            .planned = "run " + format_seconds(*best.run_s)};
   const TrialChoice& first = best.chosen.front();
   if (first.strategy != kByDevices)
@@ -231,8 +249,8 @@ std::optional<Best> best_of(const FoundStrategy& found) {
 void write(FoundStrategy& found) {
   const std::optional<Best> best = best_of(found);
   if (!best) return;
-  if (best->data_parallel > 0)
-    found.overrides = {fmt::format("train.data_parallel={}", best->data_parallel)};
+  if (best->data_parallel)
+    found.overrides.push_back(fmt::format("train.data_parallel={}", *best->data_parallel));
   if (best->strategies.empty()) return;
   found.is_written = true;
   if (found.sharing != SharingKind::none && best->strategies.front().devices > 0)
@@ -253,19 +271,19 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
         "--search", 0,
         fmt::format("is {}, which exists; name a new file, or delete it", options.file.string()));
   }
-  auto [run, has_more_lanes] = planned_to_search(input);
-  FoundStrategy found{.models = models_of(run.rows), .file = options.file};
+  auto [run, lanes] = planned_to_search(input);
+  FoundStrategy found{.lanes = lanes, .models = models_of(run.rows), .file = options.file};
   if (found.models.empty()) return std::nullopt;
   for (const PlannedRow& row : run.rows) found.trials.push_back(row.name);
   const auto fitting = std::ranges::count(run.rows, false, &PlannedRow::is_misfit);
-  const int devices = static_cast<int>(run.session_config.devices.size());
   found.changes = device_changes_of(run);
   found.sharing = run.session_config.sharing;
   const bool may_have_fewer = fitting > 1 || found.changes != DeviceChanges::none;
   for (SearchedModel& model : found.models) {
-    search(*run.session, run.id_of(model.trials.front()), options, devices, may_have_fewer, model);
+    search(*run.session, run.id_of(model.trials.front()), options, most_devices_of(model, run),
+           may_have_fewer, model);
   }
-  if (fitting > 1) found.runs = compare_runs(run, found.models, has_more_lanes);
+  if (fitting > 1) found.runs = compare_runs(run, found.models, lanes.has_value());
   run.session.reset();  // its devices
   found.best =
       fitting > 1 ? shortest_of(found.runs) : fastest(Among::all, found.models.front().compared);

@@ -29,15 +29,16 @@ struct SearchedPieces {
 
 /// The outcome of a search for a run.
 struct FoundStrategy {
-  std::vector<std::string> trials;    ///< names, by number
+  std::vector<std::string> trials;  ///< names, by number
+  std::optional<int> lanes;         ///< more than configured, because else no trial fits
+  DeviceChanges changes = DeviceChanges::none;
+  SharingKind sharing = SharingKind::none;
   std::vector<SearchedModel> models;  ///< at least one
   std::vector<ComparedRun> runs;      ///< of several trials; empty: there is one
   std::size_t best = 0;               ///< of `runs`, else of the model's strategies
   std::filesystem::path file;
-  DeviceChanges changes = DeviceChanges::none;
-  SharingKind sharing = SharingKind::none;
-  bool is_written = false;   ///< to `file`
-  std::set<int> by_devices;  ///< numbers of devices with a strategy; empty: it is always the same
+  bool is_written = false;   ///< the file
+  std::set<int> by_devices;  ///< numbers of devices that have a strategy; empty: any has it
   std::vector<std::string> overrides;  ///< with which the run has the best
   std::vector<SearchedPieces> pieces;  ///< empty: not searched, or the family has none
 

@@ -24,7 +24,8 @@ bool do_places_matter(const SessionConfig& config) {
   return !config.links.empty() || !std::ranges::all_of(config.devices, is_like);
 }
 
-TrialConfig without_files(TrialConfig trial) {
+/// Without strategies and outputs.
+TrialConfig plain(TrialConfig trial) {
   trial.train.strategy.reset();
   trial.train.strategies.clear();
   trial.checkpoint = {};
@@ -46,7 +47,7 @@ class RunComparison {
     if (!is_changed) runs_.push_back({"as configured", {}, run_.simulate(kQuickOps).wall_s});
     run_.session.reset();  // its devices
     const DeviceChanges changes = device_changes_of(run_);
-    if (changes != DeviceChanges::none) add_by_devices();
+    if (changes != DeviceChanges::none) add_strategies_by_devices();
     if (changes == DeviceChanges::trials) return std::move(runs_);
     for (const ComparedStrategy& each : models_.front().compared) add_named(each.name);
     add_fastest();
@@ -62,7 +63,7 @@ class RunComparison {
     runs_.back().run_s = run_s(runs_.back().chosen);
   }
 
-  void add_by_devices() {
+  void add_strategies_by_devices() {
     Choices choices = trials_;
     for (TrialChoice& choice : choices) choice.strategy = kByDevices;
     const std::string name = name_of(choices.front(), models_);
@@ -182,7 +183,7 @@ class RunComparison {
     const TrialConfig& trial = run_.configs[choice.trial];
     const SearchedModel& model = models_[choice.model];
     if (choice.strategy == kByDevices) {
-      TrialConfig by_devices = without_files(trial);
+      TrialConfig by_devices = plain(trial);
       by_devices.train.strategies = strategies_by_devices(model);
       return by_devices;
     }
@@ -218,16 +219,18 @@ class RunComparison {
 }  // namespace
 
 std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model) {
+  std::map<int, const ComparedStrategy*> fastest;
+  int most = 1;  // as many as there are reduction groups
+  for (const ComparedStrategy& each : model.compared) {
+    if (!each.strategy) most = std::max(most, each.data_parallel);
+    if (!each.cost) continue;
+    const int devices = each.strategy ? each.strategy->num_tracks() : each.data_parallel;
+    const ComparedStrategy*& best = fastest[devices];
+    if (!best || each.cost->step_s < best->cost->step_s) best = &each;
+  }
   std::map<int, StrategyConfig> strategies;
-  for (const auto& [devices, number] : model.fastest) {
-    const auto is_data_parallel = [&, most = devices](const ComparedStrategy& each) {
-      return !each.strategy && each.data_parallel == most;
-    };
-    const auto lanes = std::ranges::find_if(model.compared, is_data_parallel);
-    if (lanes == model.compared.end()) continue;  // it has fewer reduction groups
-    const ComparedStrategy& fastest = model.compared[number];
-    const bool is_faster = !lanes->cost || fastest.cost->step_s < lanes->cost->step_s;
-    if (is_faster) strategies.emplace(devices, *fastest.strategy);
+  for (const auto& [devices, best] : fastest) {
+    if (best->strategy && devices <= most) strategies.emplace(devices, *best->strategy);
   }
   return strategies;
 }
@@ -249,7 +252,7 @@ DeviceChanges device_changes_of(const PlannedRun& run) {
 }
 
 TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced) {
-  TrialConfig with = without_files(std::move(trial));
+  TrialConfig with = plain(std::move(trial));
   with.train.strategy = priced.strategy;
   with.train.data_parallel = priced.data_parallel;
   with.train.max_data_parallel = 0;

@@ -62,20 +62,20 @@ Link::Passage Link::take(std::size_t bytes, Clock::time_point asked) {
 Link::Passage Link::overtake(std::size_t bytes, Clock::time_point asked) {
   const Clock::duration takes = duration_of(bytes);
   const MutexLock lock(mutex_);
-  const Clock::time_point begin = std::max(asked, first_free_at_);
-  first_free_at_ = begin + takes;
+  const Clock::time_point begin = std::max(asked, overtaking_free_at_);
+  overtaking_free_at_ = begin + takes;
   if (free_at_ > begin) {
     free_at_ += takes;
     overtaken_ += takes;
   } else {
-    free_at_ = first_free_at_;
+    free_at_ = overtaking_free_at_;
   }
-  return {first_free_at_ + latency_, overtaken_};
+  return {overtaking_free_at_ + latency_, overtaken_};
 }
 
 Link::Clock::time_point Link::arrival(const Passage& passage) const {
   const MutexLock lock(mutex_);
-  return passage.arrives + (overtaken_ - passage.overtaken);
+  return passage.arrives + (overtaken_ - passage.overtaken_before);
 }
 
 }  // namespace spillway

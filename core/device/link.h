@@ -38,8 +38,8 @@ class Link {
   using Clock = std::chrono::steady_clock;
   /// A copy on its way.
   struct Passage {
-    Clock::time_point arrives;    ///< unless it is overtaken
-    Clock::duration overtaken{};  ///< when it began, see arrival()
+    Clock::time_point arrives;           ///< unless it is overtaken
+    Clock::duration overtaken_before{};  ///< see arrival()
   };
 
   explicit Link(double bytes_per_s, double latency_s = 0);
@@ -57,8 +57,8 @@ class Link {
   const Clock::duration latency_;
   mutable Mutex mutex_;
   Clock::time_point free_at_ SPILLWAY_GUARDED_BY(mutex_);
-  Clock::time_point first_free_at_ SPILLWAY_GUARDED_BY(mutex_);  // for copies that overtake
-  Clock::duration overtaken_ SPILLWAY_GUARDED_BY(mutex_){};      // how long copies waited for these
+  Clock::time_point overtaking_free_at_ SPILLWAY_GUARDED_BY(mutex_);  // for copies that overtake
+  Clock::duration overtaken_ SPILLWAY_GUARDED_BY(mutex_){};  // how long copies waited for these
 };
 
 }  // namespace spillway

@@ -73,7 +73,7 @@ struct TrainConfig {
   std::vector<int> lane_groups;
   /// Most devices that rules, shares or Session::resize() may give; host memory is reserved for
   /// them. 0: `data_parallel`, or as many as `strategies` name; with kAutoDataParallel or
-  /// SharingKind::fill, as many as groups and devices allow at submission.
+  /// SharingKind::fill, at least as many as groups and devices allow at submission.
   int max_data_parallel = 0;
   /// Rules that decide after each step how many devices the trial has or, with sharing, asks for.
   /// `straggler` names devices that get no part of the trial. Empty: none.
@@ -83,7 +83,9 @@ struct TrainConfig {
   /// Where its layers are computed, instead of `data_parallel` and `order`.
   std::optional<StrategyConfig> strategy;
   /// Where its layers are computed while it has so many devices, for a trial whose devices change:
-  /// by number of devices, a track for each. With another number it is data-parallel.
+  /// by number of devices, a track for each. With fewer than the first number, or more than the
+  /// last, it is data-parallel. Between two numbers it takes the lower one, unless
+  /// `data_parallel` or Session::resize() ask for another, for which it is data-parallel, too.
   std::map<int, StrategyConfig> strategies;
   /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
   /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.
@@ -124,7 +126,10 @@ struct TrainConfig {
 
   /// The strategy that it has on so many devices; null: none, it is data-parallel.
   const StrategyConfig* strategy_on(int devices) const;
-  /// The most devices that it may get, where `max_data_parallel` is not 0 or nothing replaces it.
+  /// Whether so many devices lie between two numbers with strategies.
+  bool skips(int devices) const;
+  /// `max_data_parallel`; if that is 0, the larger of `data_parallel` and the largest number of
+  /// devices with a strategy.
   int most_devices() const;
   /// Throws ConfigError that names the field (`train.virtual_nodes`, ...), the value, the remedy.
   void validate() const;

@@ -154,7 +154,8 @@ void visit_strategy(Config& run, Visitor& v) {
   v.field(
       "strategy", run.strategy, kAny,
       "A [strategy file](formats.md#strategies): which devices compute which layers, pieces and "
-      "parts of the batch. Instead of `data_parallel`; it does not change the result.");
+      "parts of the batch. It does not change the result. Instead of `data_parallel`, unless the "
+      "file has a strategy for each number of devices.");
 }
 
 template <typename Config, typename Visitor>

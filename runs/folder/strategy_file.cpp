@@ -120,7 +120,9 @@ void read_strategies(const std::filesystem::path& file, const std::string& trial
                      TrainConfig& train) {
   train.strategy.reset();
   train.strategies.clear();
+  bool is_by_devices = false;
   for (TrialsStrategy& each : read(file)) {
+    is_by_devices |= each.devices > 0;
     const bool is_meant = std::ranges::any_of(each.trials, [&](const std::string& pattern) {
       return pattern == trial || fnmatch(pattern.c_str(), trial.c_str(), 0) == 0;
     });
@@ -132,7 +134,7 @@ void read_strategies(const std::filesystem::path& file, const std::string& trial
       return;
     }
   }
-  if (!train.strategies.empty()) return;
+  if (is_by_devices) return;
   throw ConfigError("train.strategy", 0,
                     fmt::format("'{}' has no strategy for trial {}; name it in the `trials` of one",
                                 file.string(), trial));

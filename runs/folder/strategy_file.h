@@ -17,7 +17,8 @@ struct TrialsStrategy {
 };
 
 /// Reads the strategy of a trial, or those by number of devices, see docs/formats.md. Throws
-/// ConfigError (`train.strategy`) that names the file, the line, the value and the remedy.
+/// ConfigError (`train.strategy`) that names the file, the line, the value and the remedy, also if
+/// the file has none for the trial, unless it has strategies by number of devices.
 void read_strategies(const std::filesystem::path& file, const std::string& trial,
                      TrainConfig& train);
 

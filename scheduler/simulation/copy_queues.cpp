@@ -43,11 +43,11 @@ CopyQueues::Span CopyQueues::overtake(const VirtualCosts& costs, std::size_t dev
                                       double now_s) {
   DeviceQueues& queues = devices_[device];
   const double seconds = static_cast<double>(bytes) / costs.copy_rate_of(device);
-  const double begin_s = std::max(now_s + costs.dispatch_latency_s, queues.first_free_s);
-  queues.first_free_s = begin_s + seconds;
+  const double begin_s = std::max(now_s + costs.dispatch_latency_s, queues.overtaking_free_s);
+  queues.overtaking_free_s = begin_s + seconds;
   HostLink& link = queues.from_host;
-  link.free_s = link.free_s > begin_s ? link.free_s + seconds : queues.first_free_s;
-  return {begin_s, queues.first_free_s + costs.copy_latency_s};
+  link.free_s = link.free_s > begin_s ? link.free_s + seconds : queues.overtaking_free_s;
+  return {begin_s, queues.overtaking_free_s + costs.copy_latency_s};
 }
 
 CopyQueues::Span CopyQueues::from_device(const VirtualCosts& costs, std::size_t device,

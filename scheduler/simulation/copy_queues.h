@@ -39,8 +39,8 @@ class CopyQueues {
   Span to_host(const VirtualCosts& costs, std::size_t device, Bytes bytes, double now_s) {
     return over_host_link(costs, devices_[device].to_host, device, bytes, now_s);
   }
-  /// A copy from another device. Where it shares the link with copies from the host, it goes first;
-  /// later ones wait as long as it has taken, but not the one on its way, whose end is known.
+  /// A copy from another device. Where it shares the link with copies from the host, it goes first.
+  /// Those requested before keep their ends, which are known; those requested later wait for it.
   Span from_device(const VirtualCosts& costs, std::size_t device, std::size_t other, Bytes bytes,
                    double now_s);
   /// How many cores the copies to and from the device use.
@@ -54,7 +54,7 @@ class CopyQueues {
   struct DeviceQueues {
     HostLink from_host, to_host;
     double from_devices_s = 0;          ///< when its last copy from a device has ended
-    double first_free_s = 0;            ///< when the next one may take the link with the host
+    double overtaking_free_s = 0;       ///< when the next one may take the link with the host
     double link_s = 0, link_cores = 0;  ///< of copies over links between devices
   };
 

@@ -200,6 +200,15 @@ TEST_F(SlowLink, LimitsDirectionsSeparately) {
   EXPECT_FALSE(copied.done());
 }
 
+TEST_F(SlowLink, LetsCopiesFromDevicesGoFirst) {
+  h2d_.copy_async(to_.data(), from_.data(), kPage);
+  const Event copied = h2d_.record();
+  std::byte other{};
+  device_->from_devices().copy_async(&other, from_.data(), 1);
+  finish(device_->from_devices());
+  EXPECT_FALSE(copied.done());
+}
+
 TEST(Slowdown, MultipliesCpuTime) {
   using Clock = std::chrono::steady_clock;
   const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 4});

@@ -87,13 +87,23 @@ void check_strategy(const TrainConfig& train, ConfigCheck& check) {
                 "give it the number of its devices (`devices`) if they may change");
 }
 
+/// Errors about the strategy for so many devices say so.
+void check_for(int devices, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    throw ConfigError(error.field, 0, fmt::format("for {} devices {}", devices, error.problem));
+  }
+}
+
 void check_strategies(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
   const bool has_groups = fields.holds("virtual_nodes") && fields.holds("reduction_groups");
   for (const auto& [devices, strategy] : train.strategies) {
     const auto require = [&, number = devices](bool holds, const std::string& problem) {
       check.require(holds, "strategy", fmt::format("for {} devices {}", number, problem));
     };
-    check.run([&, &each = strategy] { each.validate(); });
+    check.run(
+        [&, number = devices, &each = strategy] { check_for(number, [&] { each.validate(); }); });
     require(strategy.num_tracks() == devices,
             fmt::format("has {} tracks; give each device one", strategy.num_tracks()));
     require(!has_groups || devices <= reduction_groups_of(train),
@@ -133,7 +143,9 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
     if (can_train && train.strategy)
       placed(*train.strategy, model->spec, reduction_groups_of(train));
     for (const auto& [devices, strategy] : train.strategies) {
-      if (can_train) placed(strategy, model->spec, reduction_groups_of(train));
+      check_for(devices, [&, &each = strategy] {
+        if (can_train) placed(each, model->spec, reduction_groups_of(train));
+      });
     }
     return model;
   } catch (const ConfigError& error) {
@@ -160,6 +172,12 @@ const StrategyConfig* TrainConfig::strategy_on(int devices) const {
   if (strategy) return &*strategy;
   const auto found = strategies.find(devices);
   return found == strategies.end() ? nullptr : &found->second;
+}
+
+bool TrainConfig::skips(int devices) const {
+  const auto above = strategies.lower_bound(devices);
+  const bool is_between = above != strategies.begin() && above != strategies.end();
+  return is_between && above->first != devices;
 }
 
 int TrainConfig::most_devices() const {

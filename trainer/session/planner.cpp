@@ -129,6 +129,7 @@ std::shared_ptr<const JobPlan> Planner::try_plan(const SessionTrial& trial, int 
 std::shared_ptr<const JobPlan> Planner::best_plan(const SessionTrial& trial, int lanes,
                                                   const Devices& avoided) const {
   for (; lanes > 0; --lanes) {
+    if (trial.config.train.skips(lanes)) continue;
     if (auto plan = try_plan(trial, lanes, avoided)) return plan;
   }
   return nullptr;
@@ -147,6 +148,7 @@ std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
   for (Devices avoided = trial.lanes.avoided;; avoided.clear()) {
     int lanes = std::min(trial.lanes.requested, static_cast<int>(devices_.budgets().size()));
     for (; lanes > 0; --lanes) {
+      if (lanes < trial.lanes.requested && trial.config.train.skips(lanes)) continue;
       if (is_current(trial, lanes, avoided)) return Fit{trial.plan, avoided};
       if (auto plan = try_plan(trial, lanes, avoided)) return Fit{std::move(plan), avoided};
     }
@@ -160,6 +162,7 @@ std::vector<int> Planner::sizes(const SessionTrial& trial) const {
   for (const auto& [devices, strategy] : train.strategies) {
     if (devices <= trial.lanes.max) sizes.push_back(devices);
   }
+  std::erase_if(sizes, [&](int lanes) { return train.skips(lanes); });
   std::ranges::sort(sizes);
   const auto repeated = std::ranges::unique(sizes);
   sizes.erase(repeated.begin(), repeated.end());

@@ -32,7 +32,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
     trial.planned = planner.plan(trial, 1);
     const int groups = groups_of_host(train, trial.team);
     const int allowed = std::min(groups, trial.planned.usable_devices);
-    if (takes_all) trial.lanes.max = std::max(allowed, train.data_parallel);
+    if (takes_all) trial.lanes.max = std::max(allowed, train.most_devices());
     if (is_auto) train.data_parallel = sizes_up_to(allowed, planner.sizes(trial)).back();
   }
   if (!asks_planner || train.data_parallel > 1)

@@ -227,11 +227,13 @@ void count_mkl_buffers() {
 Mutex kept_mutex;
 int num_kept SPILLWAY_GUARDED_BY(kept_mutex) = 0;
 
-/// By default glibc maps many large blocks each time, and the kernel clears every page.
-/// Source: mallopt(3).
-void set_thresholds(int map_from, int trim_from) {
+/// By default glibc maps many large blocks each time, and the kernel clears every page. `pad`: the
+/// free memory that a thread's arena keeps before it gives back a heap of 64 MiB that is empty.
+/// Source: mallopt(3), and heap_trim() of glibc.
+void set_thresholds(int map_from, int trim_from, int pad) {
   mallopt(M_MMAP_THRESHOLD, map_from);
   mallopt(M_TRIM_THRESHOLD, trim_from);
+  mallopt(M_TOP_PAD, pad);
 }
 
 /// The first products of a process allocate more through MKL's hooks than later ones; here no meter
@@ -260,13 +262,15 @@ void initialize_torch() {
 
 KeptMemory::KeptMemory() {
   const MutexLock lock(kept_mutex);
-  if (num_kept++ == 0) set_thresholds(32 << 20, std::numeric_limits<int>::max());  // the maxima
+  if (num_kept++ == 0) {
+    set_thresholds(32 << 20, std::numeric_limits<int>::max(), 65 << 20);  // the maxima, and no heap
+  }
 }
 
 KeptMemory::~KeptMemory() {
   const MutexLock lock(kept_mutex);
   if (--num_kept > 0) return;
-  set_thresholds(128 << 10, 128 << 10);  // glibc's own
+  set_thresholds(128 << 10, 128 << 10, 128 << 10);  // glibc's own
   malloc_trim(0);
 }
 

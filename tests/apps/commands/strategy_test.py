@@ -226,6 +226,16 @@ class StrategyTest(unittest.TestCase):
         self.assertEqual([each["name"] for each in limited["runs"]],
                          ["as configured", "the fastest on the devices that it has"])
         self.assertEqual(limited["best"]["name"], limited["runs"][1]["name"])
+        four = DEVICES.replace("[", "[{memory: 16MiB}, {memory: 16MiB}, ")
+        shared, alone = self.run_of("shared"), self.run_of("alone")
+        finish(shared.train_command(*MODEL, four, trials, *limited["overrides"]))
+        finish(alone.train_command(*MODEL, trials))
+        for name in ("small", "max_steps=10"):
+            self.assertEqual(shared.weights(name), alone.weights(name))
+
+    def test_searches_for_as_many_devices_as_a_trial_may_have(self):
+        found = self.search_by_devices("limit.yaml", "train.max_data_parallel=2")
+        self.assertEqual(max(found["by_devices"]), 2)
 
     def test_compares_pieces(self):
         file = self.folder / "found.yaml"

@@ -55,6 +55,7 @@ inline std::string to_text(const RandomConfiguration& c) {
     for (const int groups : train.lane_groups) text << groups << " ";
     text << "), at most " << train.max_data_parallel << ", " << to_string(train.order);
     if (train.strategy) text << ", " << train.strategy->num_tracks() << " tracks of a strategy";
+    for (const auto& [devices, each] : train.strategies) text << ", a strategy for " << devices;
   }
   for (const RandomChange& change : c.changes) {
     const char* const kinds[]{"resize to ", "add, budget % ", "remove "};
@@ -120,7 +121,11 @@ class RandomCircumstances {
     train.order =
         draw_.one_of({OrderChoice::automatic, OrderChoice::automatic, OrderChoice::automatic,
                       OrderChoice::shard_major, OrderChoice::shard_major, OrderChoice::vn_major});
-    if (draw_.chance(25)) place(job.trial);
+    if (draw_.chance(25)) {
+      place(job.trial);
+    } else if (draw_.chance(25)) {
+      place_by_devices(job.trial);
+    }
     made_.jobs.push_back(std::move(job));
   }
 
@@ -132,6 +137,18 @@ class RandomCircumstances {
     train.lane_groups.clear();
     const auto model = trial.model(train.batch_size / train.virtual_nodes);
     train.strategy = random_strategy(draw_, model->spec, train.reduction_groups, 4);
+  }
+
+  /// A strategy for some numbers of devices.
+  void place_by_devices(TrialConfig& trial) {
+    TrainConfig& train = trial.train;
+    train.lane_groups.clear();
+    const auto model = trial.model(train.batch_size / train.virtual_nodes);
+    for (int i = 0; i < 3; ++i) {
+      StrategyConfig strategy = random_strategy(draw_, model->spec, train.reduction_groups, 4);
+      const int devices = strategy.num_tracks();
+      if (devices <= train.reduction_groups) train.strategies[devices] = std::move(strategy);
+    }
   }
 
   /// One group each, the rest at random.

@@ -55,6 +55,27 @@ TEST(ElasticStrategies, TakeTheOneForTheDevicesThatAreLeft) {
   expect_same_bits(run.result.trials[0], placed_alone());
 }
 
+/// Between two numbers with strategies the lower one counts, unless the user asks for another.
+TEST(ElasticStrategies, SkipNumbersInBetween) {
+  const auto strategies_for_2_and_4 = [](int devices) {
+    TrialConfig trial = placed_trial(devices);
+    trial.train.strategies.erase(3);
+    trial.train.strategies[4] = {{{{"*"}, {0, 1, 2, 3}}, {{"h.0.*"}, {3}}}};
+    return trial;
+  };
+  WatchedSession run(with_faults(session_of(4, kAmple), {{1, {DeviceFault::Kind::fail, 40}}}));
+  run.session.submit(strategies_for_2_and_4(4));
+  run.run();
+  EXPECT_EQ(run.lanes_of(JobId(0)), std::vector{2});
+  expect_same_bits(run.result.trials[0], placed_alone());
+  Session session(session_of(4, kAmple));
+  EXPECT_EQ(session.plan(session.submit(strategies_for_2_and_4(3))).lanes, 3);
+  const TrainConfig train = strategies_for_2_and_4(1).train;
+  for (const int devices : {1, 2, 4, 5}) EXPECT_FALSE(train.skips(devices)) << devices;
+  EXPECT_TRUE(train.skips(3));
+  EXPECT_FALSE(TrainConfig().skips(3));
+}
+
 TEST(ElasticStrategies, MayBeForAsManyDevicesAsThereAreGroups) {
   const auto problem_of = [](const TrialConfig& trial) {
     return thrown<ConfigError>([&] { trial.validate(); }).problem;
@@ -66,6 +87,10 @@ TEST(ElasticStrategies, MayBeForAsManyDevicesAsThereAreGroups) {
   trial.train.strategies = {{2, kPipeline}};
   trial.train.reduction_groups = 1;
   EXPECT_EQ(problem_of(trial), "for 2 devices needs train.reduction_groups of at least 2");
+  trial = placed_trial(1);
+  trial.train.strategies[2].place[1].layers = {"h.9.*"};
+  EXPECT_EQ(problem_of(trial).find("for 2 devices is h.9.*, which matches no layer"), 0u)
+      << problem_of(trial);
   trial = placed_trial(2);
   trial.train.lane_groups = {4, 4};
   trial.train.strategies.erase(3);
@@ -74,6 +99,9 @@ TEST(ElasticStrategies, MayBeForAsManyDevicesAsThereAreGroups) {
   trial.train.strategy = kPipeline;
   EXPECT_NE(problem_of(trial).find("cannot be used with"), std::string::npos);
   Session session(session_of(4, kAmple));
+  trial = placed_trial(2);
+  trial.train.max_data_parallel = 2;  // below the largest number with a strategy
+  session.submit(trial);
   const JobId id = session.submit(placed_trial(2));
   EXPECT_STREQ(thrown<ConfigError>([&] { session.resize(id, 4); }).what(),
                "train.data_parallel: is 4, must be from 1 to 3; train.max_data_parallel (at most "

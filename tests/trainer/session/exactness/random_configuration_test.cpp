@@ -47,6 +47,7 @@ TrialConfig unplaced(TrialConfig trial) {
   trial.train.max_data_parallel = 0;
   trial.train.lane_groups.clear();
   trial.train.strategy.reset();
+  trial.train.strategies.clear();
   trial.train.order = OrderChoice::automatic;
   return trial;
 }
@@ -64,7 +65,7 @@ const Outcome& oracle(const Contract& contract) {
 struct Taken {
   int spilled = 0, lanes = 0, placed = 0, resized = 0, redone = 0, lost = 0, hung = 0, shrank = 0,
       joined = 0, left = 0, company = 0, files = 0, dedicated_activations = 0, refused = 0,
-      rescued = 0;
+      rescued = 0, by_devices = 0;
 };
 
 /// One configuration as a session.
@@ -181,7 +182,9 @@ class RandomRun {
     taken.files += configuration_.homes_in_files ? 1 : 0;
     for (std::size_t t = 0; t < run.result.trials.size(); ++t) {
       const TrialResult& trial = run.result.trials[t];
-      const bool is_placed = configuration_.jobs[t].trial.train.strategy.has_value();
+      const TrainConfig& train = configuration_.jobs[t].trial.train;
+      const bool is_placed = train.strategy_on(trial.lanes) != nullptr;
+      taken.by_devices += train.strategies.contains(trial.lanes) ? 1 : 0;
       taken.spilled += trial.num_shards > 1 ? 1 : 0;
       (is_placed ? taken.placed : taken.lanes) += trial.lanes > 1 ? 1 : 0;
     }
@@ -200,7 +203,8 @@ void expect_every_path(const Taken& taken, int runs) {
                            taken.joined, taken.left}) {
     EXPECT_GT(common, twentieth);
   }
-  for (const int rare : {taken.hung, taken.shrank, taken.refused, taken.rescued}) {
+  for (const int rare :
+       {taken.hung, taken.shrank, taken.refused, taken.rescued, taken.by_devices}) {
     EXPECT_GT(rare, hundredth);
   }
 }
