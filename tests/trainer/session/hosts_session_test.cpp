@@ -29,13 +29,15 @@ int free_port() { return Rendezvous::open({}).endpoint().port; }
 /// All are there: they have met.
 class HostSessions {
  public:
-  explicit HostSessions(HostStateKind state = HostStateKind::replicated) {
+  explicit HostSessions(HostStateKind state = HostStateKind::replicated, Bytes memory = kAmple,
+                        Bytes network_bytes_per_s = 1'000'000'000) {
     const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
     std::vector<std::future<std::unique_ptr<Session>>> coming;
     for (int h = 0; h < kHosts; ++h) {
       coming.push_back(std::async(std::launch::async, [=] {
-        SessionConfig config = session_of(1, kAmple);
+        SessionConfig config = session_of(1, memory);
         config.hosts = {.size = kHosts, .number = h, .endpoint = endpoint, .timeout_s = 60};
+        config.hosts.network_bytes_per_s = network_bytes_per_s;
         config.hosts.state = state;
         return std::make_unique<Session>(std::move(config));
       }));
@@ -83,6 +85,30 @@ TEST(HostsSession, TakesInTrialsAfterAHostIsLost) {
   for (int t = 0; t < 2; ++t) {
     expect_same_bits(result_of(hosts.first(), JobId(t)), result_of(alone, JobId(t)));
   }
+}
+
+/// Its home has no room for the boundaries of the shards into which a larger device would cut it.
+TEST(HostsSession, StaysWholeInTheHomeThatItHas) {
+  constexpr Bytes kSlow = 100'000;
+  const auto shards_with = [](Bytes memory) {
+    HostSessions hosts(HostStateKind::replicated, memory, kSlow);
+    hosts.on_each([](Session& session) { session.submit(trial_of_seed(1)); });
+    return hosts.first().plan(JobId(0)).num_shards;
+  };
+  ASSERT_GT(shards_with(kAmple), 1) << "the control";
+  ASSERT_EQ(shards_with(1_MiB), 1);
+  HostSessions hosts(HostStateKind::replicated, 1_MiB, kSlow);
+  hosts.on_each([&](Session& session) {
+    session.start();
+    session.submit(trial_of_seed(1));
+  });
+  hosts.first().add_device({.memory = kAmple});
+  hosts.first().remove_device(0);
+  hosts.on_each([](Session& session) { session.finish(); });
+  const RunResult result = hosts.first().result();
+  EXPECT_GT(result.devices[1].ops, 0u);
+  EXPECT_EQ(result.trials[0].num_shards, 1);
+  expect_same_bits(result.trials[0], alone(1));
 }
 
 TEST(HostsSession, TrainsInRunsOneAfterAnother) {
