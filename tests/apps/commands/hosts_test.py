@@ -39,7 +39,7 @@ class Bits(Hosts):
         self.assertGreater(self.plan(*roomy)["num_shards"], 2)
         # The last one has boundaries that need more than a quarter of the home.
         for whole in ([SLOW_NETWORK], ["hosts.size=2"], [*of_two, "scheduling.order=vn_major"],
-                      [*of_two, "devices=[{memory: 1MiB}]"], [*roomy, "train.batch_size=1024"]):
+                      [*of_two, "devices=[{memory: 1MiB}]"], [*roomy, "train.batch_size=768"]):
             self.assertEqual(self.plan(*whole)["num_shards"], 1, whole)
         expected = self.alone(GPT)
         self.assertGreater(self.plan("hosts.size=3", SLOW_NETWORK)["num_shards"], 2)

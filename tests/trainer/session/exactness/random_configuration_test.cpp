@@ -254,7 +254,8 @@ TEST(RandomConfigurationControl, DetectsLeftFoldsPerDevice) {
   // Both orders agree for two virtual nodes per lane; fp32 sums of bf16 gradients are often exact.
   const auto has_another_tree = [](const Contract& job) {
     const TrainConfig& train = job.trial.train;
-    return train.dtype == FloatType::fp32 && train.data_parallel < train.reduction_groups &&
+    return train.dtype == FloatType::fp32 && train.strategies.empty() &&
+           train.data_parallel < train.reduction_groups &&
            train.virtual_nodes % train.data_parallel == 0 &&
            train.virtual_nodes > 2 * train.data_parallel;
   };
