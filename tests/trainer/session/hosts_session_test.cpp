@@ -98,15 +98,15 @@ TEST(HostsSession, StaysWholeInTheHomeThatItHas) {
   ASSERT_GT(shards_with(kAmple), 1) << "the control";
   ASSERT_EQ(shards_with(1_MiB), 1);
   HostSessions hosts(HostStateKind::replicated, 1_MiB, kSlow);
-  hosts.on_each([&](Session& session) {
-    session.start();
-    session.submit(trial_of_seed(1));
-  });
-  hosts.first().add_device({.memory = kAmple});
+  TrialConfig trial = trial_of_seed(1);
+  trial.train.max_data_parallel = 2;
+  hosts.on_each([&](Session& session) { session.submit(trial); });
+  for (int i = 0; i < 2; ++i) hosts.first().add_device({.memory = kAmple});
   hosts.first().remove_device(0);
-  hosts.on_each([](Session& session) { session.finish(); });
+  hosts.first().resize(JobId(0), 2);
+  hosts.on_each([](Session& session) { session.run(); });
   const RunResult result = hosts.first().result();
-  EXPECT_GT(result.devices[1].ops, 0u);
+  for (const std::size_t device : {1u, 2u}) EXPECT_GT(result.devices[device].ops, 0u);
   EXPECT_EQ(result.trials[0].num_shards, 1);
   expect_same_bits(result.trials[0], alone(1));
 }
