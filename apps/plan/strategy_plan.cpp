@@ -17,8 +17,9 @@ namespace {
 
 /// Seconds of a step when the trial trains some alone: the median of the last ones. In the first
 /// ones the system still maps memory, so they take longer.
-double trained_step_s(const TrialConfig& any, const SessionConfig& config,
-                      const PricedStrategy& priced) {
+double trained_step_s(const TrialConfig& any, SessionConfig config, const PricedStrategy& priced) {
+  config.sharing = SharingKind::none;
+  config.early_terminate.reset();
   constexpr std::int64_t kSteps = 10, kMeasured = 5;
   TrialConfig trial = with_strategy(any, priced);
   trial.train.max_steps = kSteps;

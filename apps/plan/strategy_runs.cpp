@@ -218,6 +218,16 @@ class RunComparison {
 
 }  // namespace
 
+namespace {
+
+StrategyConfig data_parallel_on(int devices) {
+  StrategyConfig strategy{.place = {{.layers = {"*"}, .tracks = {}}}, .chunk = 0};
+  for (int track = 0; track < devices; ++track) strategy.place[0].tracks.push_back(track);
+  return strategy;
+}
+
+}  // namespace
+
 std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model) {
   std::map<int, const ComparedStrategy*> fastest;
   int most = 1;  // as many as there are reduction groups
@@ -228,9 +238,14 @@ std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model) 
     const ComparedStrategy*& best = fastest[devices];
     if (!best || each.cost->step_s < best->cost->step_s) best = &each;
   }
+  std::erase_if(fastest, [&](const auto& each) { return each.first > most; });
+  const auto has_strategy = [](const auto& each) { return each.second->strategy.has_value(); };
+  const auto first = std::ranges::find_if(fastest, has_strategy);
+  const auto last = std::find_if(fastest.rbegin(), fastest.rend(), has_strategy).base();
   std::map<int, StrategyConfig> strategies;
-  for (const auto& [devices, best] : fastest) {
-    if (best->strategy && devices <= most) strategies.emplace(devices, *best->strategy);
+  for (auto each = first; each != fastest.end() && each != last; ++each) {
+    const auto& [devices, best] = *each;
+    strategies.emplace(devices, best->strategy.value_or(data_parallel_on(devices)));
   }
   return strategies;
 }

@@ -26,8 +26,8 @@ struct SearchedModel {
   int simulated = 0;                       ///< different strategies that were simulated
 };
 
-/// For each number of devices the fastest strategy with as many tracks, where it is faster than
-/// data parallelism without a strategy.
+/// For each number of devices the fastest strategy with as many tracks, from the first to the last
+/// that is faster than data parallelism without a strategy; in between, also data parallelism.
 std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model);
 
 /// Of TrialChoice::strategy: strategies_by_devices().

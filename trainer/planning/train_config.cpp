@@ -105,7 +105,7 @@ void check_strategies(const TrainConfig& train, const FieldCheck& fields, Config
     check.run(
         [&, number = devices, &each = strategy] { check_for(number, [&] { each.validate(); }); });
     require(strategy.num_tracks() == devices,
-            fmt::format("has {} tracks; give each device one", strategy.num_tracks()));
+            fmt::format("has {} tracks; name one track for each device", strategy.num_tracks()));
     require(!has_groups || devices <= reduction_groups_of(train),
             fmt::format("needs train.reduction_groups of at least {}", devices));
     require(train.lane_groups.empty(), "cannot be used with lane_groups; leave them out");

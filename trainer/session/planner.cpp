@@ -30,6 +30,13 @@ void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
                   planned.summary.lanes, format_bytes(needed), format_bytes(reserved)));
 }
 
+/// Whether the number lies between two with strategies, and the user has not asked for it.
+bool skips(const SessionTrial& trial, int lanes) {
+  const bool is_asked_for = lanes == trial.config.train.data_parallel ||
+                            (trial.lanes.set_by_user && lanes == trial.lanes.requested);
+  return !is_asked_for && trial.config.train.skips(lanes);
+}
+
 }  // namespace
 
 std::string kind_of(const Device& device) {
@@ -129,7 +136,7 @@ std::shared_ptr<const JobPlan> Planner::try_plan(const SessionTrial& trial, int 
 std::shared_ptr<const JobPlan> Planner::best_plan(const SessionTrial& trial, int lanes,
                                                   const Devices& avoided) const {
   for (; lanes > 0; --lanes) {
-    if (trial.config.train.skips(lanes)) continue;
+    if (skips(trial, lanes)) continue;
     if (auto plan = try_plan(trial, lanes, avoided)) return plan;
   }
   return nullptr;
@@ -148,7 +155,7 @@ std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
   for (Devices avoided = trial.lanes.avoided;; avoided.clear()) {
     int lanes = std::min(trial.lanes.requested, static_cast<int>(devices_.budgets().size()));
     for (; lanes > 0; --lanes) {
-      if (lanes < trial.lanes.requested && trial.config.train.skips(lanes)) continue;
+      if (skips(trial, lanes)) continue;
       if (is_current(trial, lanes, avoided)) return Fit{trial.plan, avoided};
       if (auto plan = try_plan(trial, lanes, avoided)) return Fit{std::move(plan), avoided};
     }

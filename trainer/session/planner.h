@@ -41,8 +41,7 @@ class Planner {
                                          const TrialConfig& config) const;
   /// The shape of its steps.
   JobShape shape_of(const SessionTrial& trial, const TrialConfig& config) const;
-  /// A plan for as many of these lanes as possible, see TrainConfig::skips(). Null if not even one
-  /// is possible.
+  /// A plan for as many of these lanes as possible. Null if not even one is possible.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
                                            const Devices& avoided) const;
   /// The plan of a trial after the devices have changed.

@@ -13,6 +13,8 @@ from small_run import SmallRun, finish, start, wait_for  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 DEVICES = "devices=[{memory: 16MiB}, {memory: 16MiB}]"
+# Transfers take longer than computation, also on a busy machine.
+FOUR_SLOW = "devices=[" + ", ".join(["{memory: 16MiB, imitate: {link: 1MiB/s}}"] * 4) + "]"
 MODEL = ["model.num_hidden_layers=4", "model.pieces={vocabulary: 2}", "train.max_steps=20"]
 
 
@@ -198,9 +200,7 @@ class StrategyTest(unittest.TestCase):
         self.assert_refused("train.strategy: for 3 devices has 2 tracks", by_devices)
 
     def search_by_devices(self, name, *options):
-        # Transfers take longer than computation, also on a busy machine.
-        slow = "devices=[" + ", ".join(["{memory: 16MiB, imitate: {link: 1MiB/s}}"] * 4) + "]"
-        found = json.loads(finish(self.search_on_four(name, slow, *options, "--json")))["search"]
+        found = json.loads(finish(self.search_on_four(name, FOUR_SLOW, *options, "--json")))["search"]
         self.assertEqual(found["overrides"][-1], f"train.strategy={self.folder / name}")
         self.assertTrue(found["by_devices"])
         return found
@@ -213,8 +213,9 @@ class StrategyTest(unittest.TestCase):
         four = DEVICES.replace("[", "[{memory: 16MiB}, {memory: 16MiB}, ")
         self.assertEqual(self.weights("scaled", four, rule, "train.max_data_parallel=4",
                                       *found["overrides"]), self.weights("alone"))
-        text = finish(self.search_on_four("text.yaml", rule, "train.max_data_parallel=4"))
-        self.assertRegex(text, r"Wrote strategies for [0-9, ]+ devices to ")
+        text = finish(self.search_on_four("text.yaml", FOUR_SLOW, rule,
+                                          "train.max_data_parallel=4"))
+        self.assertRegex(text, r"Wrote strategies for [0-9, ]+ devices? to ")
 
     def test_searches_for_trials_that_share_devices(self):
         trials = "sweep={trials: [{train.max_steps: 10}]}"

@@ -68,6 +68,13 @@ TEST(ElasticStrategies, SkipNumbersInBetween) {
   run.run();
   EXPECT_EQ(run.lanes_of(JobId(0)), std::vector{2});
   expect_same_bits(run.result.trials[0], placed_alone());
+  WatchedSession asked(session_of(4, kAmple));
+  asked.submit_in_lockstep(strategies_for_2_and_4(4));
+  asked.run([&](const SessionEvent& event) {
+    if (event.kind == Kind::step && event.step == 3) asked.session.resize(JobId(0), 3);
+  });
+  EXPECT_EQ(asked.lanes_of(JobId(0)), std::vector{3});
+  expect_same_bits(asked.result.trials[0], placed_alone());
   Session session(session_of(4, kAmple));
   EXPECT_EQ(session.plan(session.submit(strategies_for_2_and_4(3))).lanes, 3);
   const TrainConfig train = strategies_for_2_and_4(1).train;
@@ -83,7 +90,7 @@ TEST(ElasticStrategies, MayBeForAsManyDevicesAsThereAreGroups) {
   TrialConfig trial = placed_trial(1);
   trial.validate();
   trial.train.strategies = {{3, kPipeline}};
-  EXPECT_EQ(problem_of(trial), "for 3 devices has 2 tracks; give each device one");
+  EXPECT_EQ(problem_of(trial), "for 3 devices has 2 tracks; name one track for each device");
   trial.train.strategies = {{2, kPipeline}};
   trial.train.reduction_groups = 1;
   EXPECT_EQ(problem_of(trial), "for 2 devices needs train.reduction_groups of at least 2");
