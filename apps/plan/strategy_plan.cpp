@@ -182,13 +182,14 @@ void add_by_devices(std::vector<std::string> trials, const SearchedModel& model,
 /// The strategies of a run, each with its trials; none if a trial has none.
 std::vector<TrialsStrategy> chosen_strategies(const FoundStrategy& found, const ComparedRun& run) {
   std::vector<TrialsStrategy> strategies;
-  std::map<std::tuple<std::size_t, std::size_t, int>, std::size_t> numbers;
+  std::map<std::pair<const ComparedStrategy*, int>, std::size_t> numbers;
   for (const TrialChoice& choice : run.chosen) {
-    const auto& priced = found.models[choice.model].compared[choice.strategy];
-    if (!priced.strategy) return {};
+    const ComparedStrategy* const compared = compared_of(choice, found.models);
+    if (!compared->strategy) return {};
     const auto [place, is_new] =
-        numbers.try_emplace({choice.model, choice.strategy, choice.first_track}, strategies.size());
-    if (is_new) strategies.push_back({{}, 0, beginning_at(choice.first_track, *priced.strategy)});
+        numbers.try_emplace({compared, choice.first_track}, strategies.size());
+    if (is_new)
+      strategies.push_back({{}, 0, beginning_at(choice.first_track, *compared->strategy)});
     strategies[place->second].trials.push_back(found.trials[choice.trial]);
   }
   return strategies;
@@ -198,7 +199,7 @@ std::vector<TrialsStrategy> chosen_strategies(const FoundStrategy& found, const 
 /// if the devices of trials change.
 std::vector<TrialsStrategy> strategies_of(const FoundStrategy& found, const ComparedRun& run) {
   std::vector<TrialsStrategy> strategies;
-  if (run.chosen.front().strategy == kByDevices) {
+  if (!run.chosen.front().strategy) {
     for (const SearchedModel& model : found.models) {
       std::vector<std::string> trials;
       for (std::size_t trial : model.trials) trials.push_back(found.trials[trial]);
@@ -240,9 +241,8 @@ std::optional<Best> best_of(const FoundStrategy& found) {
   Best run{.strategies = strategies_of(found, best),
            .data_parallel = found.lanes,
            .planned = "run " + format_seconds(*best.run_s)};
-  const TrialChoice& first = best.chosen.front();
-  if (first.strategy != kByDevices)
-    run.data_parallel = found.models[first.model].compared[first.strategy].data_parallel;
+  if (const ComparedStrategy* const first = compared_of(best.chosen.front(), found.models))
+    run.data_parallel = first->data_parallel;
   return run;
 }
 

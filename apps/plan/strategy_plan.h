@@ -30,15 +30,15 @@ struct SearchedPieces {
 /// The outcome of a search for a run.
 struct FoundStrategy {
   std::vector<std::string> trials;  ///< names, by number
-  std::optional<int> lanes;         ///< more than configured, because else no trial fits
+  std::optional<int> lanes;         ///< more than configured, because no trial fits with fewer
   DeviceChanges changes = DeviceChanges::none;
   SharingKind sharing = SharingKind::none;
   std::vector<SearchedModel> models;  ///< at least one
   std::vector<ComparedRun> runs;      ///< of several trials; empty: there is one
   std::size_t best = 0;               ///< of `runs`, else of the model's strategies
   std::filesystem::path file;
-  bool is_written = false;   ///< the file
-  std::set<int> by_devices;  ///< numbers of devices that have a strategy; empty: any has it
+  bool is_written = false;   ///< whether the file was written
+  std::set<int> by_devices;  ///< numbers with a strategy of their own; empty: one for any number
   std::vector<std::string> overrides;  ///< with which the run has the best
   std::vector<SearchedPieces> pieces;  ///< empty: not searched, or the family has none
 
@@ -48,9 +48,10 @@ struct FoundStrategy {
 
 /// Searches for the strategy with the shortest step for each model whose trials fit. For several
 /// trials also on fewer devices, so that they may train beside each other, and simulates runs with
-/// these strategies. For trials whose devices may change, a strategy for each number of devices.
-/// Writes those of the fastest run to the file, unless it needs none. Nothing if
-/// no trial fits. Throws ConfigError (`--search`, `--proposals`), and what plan_run() throws.
+/// these strategies. If the devices of trials may change, it searches for a strategy for each
+/// number of devices. Writes the strategies of the fastest run to the file, unless it needs none.
+/// Nothing if no trial fits. Throws ConfigError (`--search`, `--proposals`), and what plan_run()
+/// throws.
 std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchOptions& options);
 
 /// Tables of the strategies, and how to train with the best.

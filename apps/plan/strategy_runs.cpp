@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace spillway {
@@ -24,8 +25,14 @@ bool do_places_matter(const SessionConfig& config) {
   return !config.links.empty() || !std::ranges::all_of(config.devices, is_like);
 }
 
-/// Without strategies and outputs.
-TrialConfig plain(TrialConfig trial) {
+StrategyConfig data_parallel_on(int devices) {
+  std::vector<int> tracks(static_cast<std::size_t>(devices));
+  std::iota(tracks.begin(), tracks.end(), 0);
+  return {.place = {{.layers = {"*"}, .tracks = std::move(tracks)}}, .chunk = 0};
+}
+
+/// Also without outputs.
+TrialConfig without_strategy(TrialConfig trial) {
   trial.train.strategy.reset();
   trial.train.strategies.clear();
   trial.checkpoint = {};
@@ -65,7 +72,7 @@ class RunComparison {
 
   void add_strategies_by_devices() {
     Choices choices = trials_;
-    for (TrialChoice& choice : choices) choice.strategy = kByDevices;
+    for (TrialChoice& choice : choices) choice.strategy.reset();
     const std::string name = name_of(choices.front(), models_);
     add(name, std::move(choices));
   }
@@ -107,8 +114,8 @@ class RunComparison {
 
   bool has_strategies(const Choices& choices) const {
     return !choices.empty() && std::ranges::all_of(choices, [&](const TrialChoice& choice) {
-      return choice.strategy != kByDevices &&
-             models_[choice.model].compared[choice.strategy].strategy.has_value();
+      const ComparedStrategy* const compared = compared_of(choice, models_);
+      return compared && compared->strategy;
     });
   }
 
@@ -181,13 +188,13 @@ class RunComparison {
 
   TrialConfig chosen(const TrialChoice& choice) const {
     const TrialConfig& trial = run_.configs[choice.trial];
-    const SearchedModel& model = models_[choice.model];
-    if (choice.strategy == kByDevices) {
-      TrialConfig by_devices = plain(trial);
-      by_devices.train.strategies = strategies_by_devices(model);
+    const ComparedStrategy* const compared = compared_of(choice, models_);
+    if (!compared) {
+      TrialConfig by_devices = without_strategy(trial);
+      by_devices.train.strategies = strategies_by_devices(models_[choice.model]);
       return by_devices;
     }
-    PricedStrategy priced = model.compared[choice.strategy];
+    PricedStrategy priced = *compared;
     if (priced.strategy) {
       priced.strategy = beginning_at(choice.first_track, *std::move(priced.strategy));
     }
@@ -218,16 +225,6 @@ class RunComparison {
 
 }  // namespace
 
-namespace {
-
-StrategyConfig data_parallel_on(int devices) {
-  StrategyConfig strategy{.place = {{.layers = {"*"}, .tracks = {}}}, .chunk = 0};
-  for (int track = 0; track < devices; ++track) strategy.place[0].tracks.push_back(track);
-  return strategy;
-}
-
-}  // namespace
-
 std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model) {
   std::map<int, const ComparedStrategy*> fastest;
   int most = 1;  // as many as there are reduction groups
@@ -250,9 +247,14 @@ std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model) 
   return strategies;
 }
 
+const ComparedStrategy* compared_of(const TrialChoice& choice,
+                                    const std::vector<SearchedModel>& models) {
+  return choice.strategy ? &models[choice.model].compared[*choice.strategy] : nullptr;
+}
+
 std::string name_of(const TrialChoice& choice, const std::vector<SearchedModel>& models) {
-  if (choice.strategy == kByDevices) return "the fastest on the devices that it has";
-  return models[choice.model].compared[choice.strategy].name;
+  const ComparedStrategy* const compared = compared_of(choice, models);
+  return compared ? compared->name : "the fastest on the devices that it has";
 }
 
 DeviceChanges device_changes_of(const PlannedRun& run) {
@@ -267,12 +269,12 @@ DeviceChanges device_changes_of(const PlannedRun& run) {
 }
 
 TrialConfig with_strategy(TrialConfig trial, const PricedStrategy& priced) {
-  TrialConfig with = plain(std::move(trial));
-  with.train.strategy = priced.strategy;
-  with.train.data_parallel = priced.data_parallel;
-  with.train.max_data_parallel = 0;
-  with.train.autoscale.clear();
-  return with;
+  trial = without_strategy(std::move(trial));
+  trial.train.strategy = priced.strategy;
+  trial.train.data_parallel = priced.data_parallel;
+  trial.train.max_data_parallel = 0;
+  trial.train.autoscale.clear();
+  return trial;
 }
 
 StrategyConfig beginning_at(int first, StrategyConfig strategy) {

@@ -2,7 +2,6 @@
 
 #include <compare>
 #include <cstddef>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,14 +29,11 @@ struct SearchedModel {
 /// that is faster than data parallelism without a strategy; in between, also data parallelism.
 std::map<int, StrategyConfig> strategies_by_devices(const SearchedModel& model);
 
-/// Of TrialChoice::strategy: strategies_by_devices().
-inline constexpr std::size_t kByDevices = std::numeric_limits<std::size_t>::max();
-
 /// What a trial has in a run.
 struct TrialChoice {
   std::size_t trial = 0, model = 0;
-  std::size_t strategy = 0;  ///< of the model
-  int first_track = 0;       ///< its tracks are those from here on
+  std::optional<std::size_t> strategy = 0;  ///< of the model; nothing: strategies_by_devices()
+  int first_track = 0;                      ///< its tracks are those from here on
   auto operator<=>(const TrialChoice&) const = default;
 };
 
@@ -48,14 +44,16 @@ struct ComparedRun {
   std::optional<double> run_s;      ///< simulated; nothing: some trial cannot have its strategy
 };
 
-/// The name of its strategy.
+/// The strategy of the trial; null: strategies_by_devices().
+const ComparedStrategy* compared_of(const TrialChoice& choice,
+                                    const std::vector<SearchedModel>& models);
 std::string name_of(const TrialChoice& choice, const std::vector<SearchedModel>& models);
 
-/// Who changes the number of devices that a trial has.
+/// What changes the number of devices of a trial.
 enum class DeviceChanges : std::uint8_t {
   none,
   shares,  ///< trials share all devices
-  trials   ///< they set their own limits, rules or both
+  trials   ///< a trial has limits or rules of its own
 };
 DeviceChanges device_changes_of(const PlannedRun& run);
 
@@ -68,9 +66,9 @@ StrategyConfig beginning_at(int first, StrategyConfig strategy);
 /// with the fastest of each model on 1, 2, 4, ... devices. Starting from each of the best
 /// three, it changes the strategy of one model at a time, or of one trial if there are at most 8,
 /// until no change makes the run shorter, or 100 runs are simulated. Where places matter, because
-/// links or devices differ, it also tries other tracks. Where the devices of trials change, it
-/// tries strategies by number of devices, and nothing else if trials set their own limits. Frees
-/// the session of the run.
+/// links or devices differ, it also tries other tracks. If the devices of trials change, it also
+/// tries strategies by number of devices; if trials have limits or rules of their own, it tries
+/// nothing else. Frees the session of the run.
 std::vector<ComparedRun> compare_runs(PlannedRun& run, const std::vector<SearchedModel>& models,
                                       bool is_changed);
 

@@ -70,10 +70,11 @@ Link::Passage Link::overtake(std::size_t bytes, Clock::time_point asked) {
   } else {
     free_at_ = overtaking_free_at_;
   }
-  return {overtaking_free_at_ + latency_, overtaken_};
+  return {overtaking_free_at_ + latency_, overtaken_, /*overtakes=*/true};
 }
 
 Link::Clock::time_point Link::arrival(const Passage& passage) const {
+  if (passage.overtakes) return passage.arrives;
   const MutexLock lock(mutex_);
   return passage.arrives + (overtaken_ - passage.overtaken_before);
 }

@@ -40,14 +40,15 @@ class Link {
   struct Passage {
     Clock::time_point arrives;           ///< unless it is overtaken
     Clock::duration overtaken_before{};  ///< see arrival()
+    bool overtakes = false;              ///< no other copy overtakes it
   };
 
   explicit Link(double bytes_per_s, double latency_s = 0);
   /// A copy that was requested at `asked` and takes the link once it is free.
   Passage take(std::size_t bytes, Clock::time_point asked);
-  /// The same for one that goes before all those of take(), also before one on its way.
+  /// Like take(), for a copy that goes before all copies of take(), even one that is on its way.
   Passage overtake(std::size_t bytes, Clock::time_point asked);
-  /// When the copy arrives if no further one overtakes it. Of a copy that has not arrived.
+  /// When a copy that is still on its way arrives, if no other overtakes it from now on.
   Clock::time_point arrival(const Passage& passage) const;
 
  private:
@@ -58,7 +59,7 @@ class Link {
   mutable Mutex mutex_;
   Clock::time_point free_at_ SPILLWAY_GUARDED_BY(mutex_);
   Clock::time_point overtaking_free_at_ SPILLWAY_GUARDED_BY(mutex_);  // for copies that overtake
-  Clock::duration overtaken_ SPILLWAY_GUARDED_BY(mutex_){};  // how long copies waited for these
+  Clock::duration overtaken_ SPILLWAY_GUARDED_BY(mutex_){};           // total wait for these
 };
 
 }  // namespace spillway

@@ -19,8 +19,8 @@ import spillway_run  # noqa: E402
 import tables  # noqa: E402
 
 NODES = 8
-STEPS = 10  # that --verify trains, the first of them to map memory
-EXECUTED = 4  # of these a proposal is compared with
+STEPS = 10  # that --verify trains; the first ones also map memory
+EXECUTED = 4  # steps of a training, with which a proposal is compared
 ROUNDS = 2  # in each, it trains all strategies
 CNN = {"family": "cnn", "num_classes": 100, "pieces": {"channels": 4}}
 RNN = {"family": "rnn", "pieces": {"vocabulary": 4}}

@@ -72,8 +72,9 @@ struct TrainConfig {
   /// Reduction groups of each of these devices; empty: as equal as possible.
   std::vector<int> lane_groups;
   /// Most devices that rules, shares or Session::resize() may give; host memory is reserved for
-  /// them. 0: `data_parallel`, or as many as `strategies` name; with kAutoDataParallel or
-  /// SharingKind::fill, at least as many as groups and devices allow at submission.
+  /// them. 0: the larger of `data_parallel` and the largest number in `strategies`; with
+  /// kAutoDataParallel or SharingKind::fill, at least as many as groups and devices allow at
+  /// submission.
   int max_data_parallel = 0;
   /// Rules that decide after each step how many devices the trial has or, with sharing, asks for.
   /// `straggler` names devices that get no part of the trial. Empty: none.
@@ -82,10 +83,10 @@ struct TrainConfig {
   OrderChoice order = OrderChoice::automatic;  ///< order of the units of a step
   /// Where its layers are computed, instead of `data_parallel` and `order`.
   std::optional<StrategyConfig> strategy;
-  /// Where its layers are computed while it has so many devices, for a trial whose devices change:
-  /// by number of devices, a track for each. With fewer than the first number, or more than the
-  /// last, it is data-parallel. Between two numbers it takes the lower one, unless
-  /// `data_parallel` or Session::resize() ask for another, for which it is data-parallel, too.
+  /// Strategies by number of devices, each with as many tracks, for a trial whose devices change.
+  /// With fewer devices than the smallest number, or more than the largest, it is data-parallel.
+  /// Between two numbers it has the strategy of the smaller one and leaves devices free. If
+  /// `data_parallel` or Session::resize() asks for such a number, it is data-parallel.
   std::map<int, StrategyConfig> strategies;
   /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
   /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.

@@ -12,13 +12,13 @@ namespace spillway {
 /// A strategy and the trials that have it.
 struct TrialsStrategy {
   std::vector<std::string> trials;  ///< patterns of their names
-  int devices = 0;                  ///< number with which they have it; 0: always
+  int devices = 0;                  ///< on how many they have it; 0: on any number
   StrategyConfig strategy;
 };
 
-/// Reads the strategy of a trial, or those by number of devices, see docs/formats.md. Throws
-/// ConfigError (`train.strategy`) that names the file, the line, the value and the remedy, also if
-/// the file has none for the trial, unless it has strategies by number of devices.
+/// Sets the strategy of a trial, or its strategies by number of devices, see docs/formats.md.
+/// Throws ConfigError (`train.strategy`) that names the file, the line, the value and the remedy. A
+/// trial that no entry names is an error, unless the file has strategies by number of devices.
 void read_strategies(const std::filesystem::path& file, const std::string& trial,
                      TrainConfig& train);
 

@@ -15,7 +15,7 @@ namespace spillway {
 /// groups, because with 5 lanes one still has two groups, as with 4.
 std::vector<int> useful_lanes(int groups, int most);
 
-/// Those of ascending numbers of lanes that are at most `most`.
+/// The numbers in `sizes` that are at most `most`.
 std::vector<int> sizes_up_to(int most, std::vector<int> sizes);
 
 /// Predicts the speed of a job on 1 to `most` lanes. `sizes`: numbers of lanes from 1 to `most`

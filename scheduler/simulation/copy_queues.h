@@ -40,7 +40,8 @@ class CopyQueues {
     return over_host_link(costs, devices_[device].to_host, device, bytes, now_s);
   }
   /// A copy from another device. Where it shares the link with copies from the host, it goes first.
-  /// Those requested before keep their ends, which are known; those requested later wait for it.
+  /// Copies from the host that were requested before it keep their ends, which are known; later
+  /// ones wait for it.
   Span from_device(const VirtualCosts& costs, std::size_t device, std::size_t other, Bytes bytes,
                    double now_s);
   /// How many cores the copies to and from the device use.

@@ -89,8 +89,8 @@ void visit_batch(Config& train, Visitor& v) {
           "many as make the step faster, see below.");
   v.field("max_data_parallel", train.max_data_parallel, IntRange{0, 1 << 16},
           "Most devices that rules and shares may give; host memory is reserved for them. 0: "
-          "`data_parallel`, or the largest number of devices with a strategy; with `auto` or "
-          "`sharing: fill`, at least as many as groups and devices allow.");
+          "the larger of `data_parallel` and the largest number of devices with a strategy; with "
+          "`auto` or `sharing: fill`, at least as many as groups and devices allow.");
   v.field("autoscale", train.autoscale, kAny,
           "Rules that adjust the number of devices after each step, see below. Default with "
           "`data_parallel: auto`: `throughput`.");

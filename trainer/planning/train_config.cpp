@@ -84,15 +84,19 @@ void check_strategy(const TrainConfig& train, ConfigCheck& check) {
                          !train.strategies.empty();
   check.require(!has_lanes, "strategy",
                 "cannot be used with data_parallel, max_data_parallel, lane_groups or autoscale; "
-                "give it the number of its devices (`devices`) if they may change");
+                "if its devices may change, give it `devices`, the number that it is for");
 }
 
-/// Errors about the strategy for so many devices say so.
+/// A problem of the strategy for so many devices.
+std::string problem_for(int devices, const std::string& problem) {
+  return fmt::format("for {} {} {}", devices, devices == 1 ? "device" : "devices", problem);
+}
+
 void check_for(int devices, const std::function<void()>& check) {
   try {
     check();
   } catch (const ConfigError& error) {
-    throw ConfigError(error.field, 0, fmt::format("for {} devices {}", devices, error.problem));
+    throw ConfigError(error.field, 0, problem_for(devices, error.problem));
   }
 }
 
@@ -100,7 +104,7 @@ void check_strategies(const TrainConfig& train, const FieldCheck& fields, Config
   const bool has_groups = fields.holds("virtual_nodes") && fields.holds("reduction_groups");
   for (const auto& [devices, strategy] : train.strategies) {
     const auto require = [&, number = devices](bool holds, const std::string& problem) {
-      check.require(holds, "strategy", fmt::format("for {} devices {}", number, problem));
+      check.require(holds, "strategy", problem_for(number, problem));
     };
     check.run(
         [&, number = devices, &each = strategy] { check_for(number, [&] { each.validate(); }); });
@@ -142,10 +146,10 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
     if (can_train) require_matches(train.parameter_groups, model->spec);
     if (can_train && train.strategy)
       placed(*train.strategy, model->spec, reduction_groups_of(train));
+    if (!can_train) return model;
     for (const auto& [devices, strategy] : train.strategies) {
-      check_for(devices, [&, &each = strategy] {
-        if (can_train) placed(each, model->spec, reduction_groups_of(train));
-      });
+      check_for(devices,
+                [&, &each = strategy] { placed(each, model->spec, reduction_groups_of(train)); });
     }
     return model;
   } catch (const ConfigError& error) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "scheduler/elastic/autoscaler.h"
@@ -165,15 +166,13 @@ std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
 
 std::vector<int> Planner::sizes(const SessionTrial& trial) const {
   const TrainConfig& train = trial.config.train;
-  std::vector<int> sizes = useful_lanes(groups_of_host(train, trial.team), trial.lanes.max);
+  const std::vector<int> useful = useful_lanes(groups_of_host(train, trial.team), trial.lanes.max);
+  std::set<int> sizes(useful.begin(), useful.end());
   for (const auto& [devices, strategy] : train.strategies) {
-    if (devices <= trial.lanes.max) sizes.push_back(devices);
+    if (devices <= trial.lanes.max) sizes.insert(devices);
   }
   std::erase_if(sizes, [&](int lanes) { return train.skips(lanes); });
-  std::ranges::sort(sizes);
-  const auto repeated = std::ranges::unique(sizes);
-  sizes.erase(repeated.begin(), repeated.end());
-  return sizes;
+  return {sizes.begin(), sizes.end()};
 }
 
 int Planner::lanes_possible(const SessionTrial& trial) const {

@@ -227,9 +227,10 @@ void count_mkl_buffers() {
 Mutex kept_mutex;
 int num_kept SPILLWAY_GUARDED_BY(kept_mutex) = 0;
 
-/// By default glibc maps many large blocks each time, and the kernel clears every page. `pad`: the
-/// free memory that a thread's arena keeps before it gives back a heap of 64 MiB that is empty.
-/// Source: mallopt(3), and heap_trim() of glibc.
+/// By default glibc maps many large blocks each time, and the kernel clears every page. `pad`: a
+/// thread's arena gives an empty heap back only if the heap before it has this much room. A heap
+/// has 64 MiB, so with more than that all heaps stay. They also grow by `pad` at once, but pages
+/// that nobody has touched need no memory. Source: mallopt(3), and heap_trim() of glibc.
 void set_thresholds(int map_from, int trim_from, int pad) {
   mallopt(M_MMAP_THRESHOLD, map_from);
   mallopt(M_TRIM_THRESHOLD, trim_from);
@@ -261,9 +262,10 @@ void initialize_torch() {
 }
 
 KeptMemory::KeptMemory() {
+  constexpr int kMoreThanAHeap = 65 << 20;
   const MutexLock lock(kept_mutex);
   if (num_kept++ == 0) {
-    set_thresholds(32 << 20, std::numeric_limits<int>::max(), 65 << 20);  // the maxima, and no heap
+    set_thresholds(32 << 20, std::numeric_limits<int>::max(), kMoreThanAHeap);  // the maxima
   }
 }
 

@@ -81,16 +81,18 @@ void CpuQueue::work_slowly(const std::function<void()>& work) {
 
 void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  if (!pace_.link) return push({[=, this] { copy(to, from, bytes); }});
-  push({[=, this, asked = Clock::now()] {
-    copy_slowly(*pace_.link, pace_.goes_first, to, from, bytes, asked);
-  }});
+  if (pace_.link) return push_copy(*pace_.link, pace_.goes_first, to, from, bytes);
+  push({[=, this] { copy(to, from, bytes); }});
 }
 
 void CpuQueue::copy_over(Link& link, void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
+  if (bytes > 0) push_copy(link, /*goes_first=*/false, to, from, bytes);
+}
+
+void CpuQueue::push_copy(Link& link, bool goes_first, void* to, const void* from,
+                         std::size_t bytes) {
   push({[=, this, &link, asked = Clock::now()] {
-    copy_slowly(link, /*goes_first=*/false, to, from, bytes, asked);
+    copy_slowly(link, goes_first, to, from, bytes, asked);
   }});
 }
 
@@ -105,12 +107,10 @@ void CpuQueue::copy_slowly(Link& link, bool goes_first, void* to, const void* fr
   const Clock::time_point begin = std::max(asked, waited_until_);
   const Link::Passage passage = goes_first ? link.overtake(bytes, begin) : link.take(bytes, begin);
   copy(to, from, bytes);
-  sleep_until(passage.arrives);
-  if (goes_first) return;
-  for (auto slept = passage.arrives; !abandoned_.stop_requested();) {
-    const Clock::time_point arrives = link.arrival(passage);  // others may overtake it meanwhile
-    if (arrives == slept) break;
-    sleep_until(slept = arrives);
+  Clock::time_point arrives = link.arrival(passage);
+  while (Clock::now() < arrives && !abandoned_.stop_requested()) {
+    sleep_until(arrives);
+    arrives = link.arrival(passage);  // others may have overtaken it meanwhile
   }
 }
 

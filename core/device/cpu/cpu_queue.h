@@ -48,6 +48,7 @@ class CpuQueue final : public Queue {
 
   void run() noexcept;
   void push(Item item);
+  void push_copy(Link& link, bool goes_first, void* to, const void* from, std::size_t bytes);
   void copy(void* to, const void* from, std::size_t bytes) const;
   /// Copies, then sleeps until the copy has taken the link. The time starts when the link is free
   /// and the copy was `asked` for, so oversleeping does not delay the next copy.
